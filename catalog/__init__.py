@@ -1,0 +1,1 @@
+"""Which models exist, what they do and what they cost. No HTTP, no SQL, no torch."""

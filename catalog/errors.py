@@ -1,0 +1,71 @@
+"""The base of every error that Roost raises on purpose, and the catalog's own errors.
+
+An error is data: a `code` that never changes, a message that says what to do, whether trying again can help, and the
+request field at fault where there is one. Each layer has one such module; each border translates once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+
+class RoostError(Exception):
+    """Base of all deliberate errors. Catch this one at a border to translate it."""
+
+    code: str = "internal"
+    retryable: bool = False
+
+    def __init__(self, message: str | None = None, *, param: str | None = None) -> None:
+        self.message = message or (self.__doc__ or self.code).strip()
+        self.param = param
+        super().__init__(self.message)
+
+
+class CatalogError(RoostError):
+    """The catalog cannot answer; read the message for the model and the field."""
+
+    code = "catalog_error"
+
+
+class InvalidSpec(CatalogError):
+    """A model's YAML is not valid; mend the named field."""
+
+    code = "invalid_spec"
+
+
+class UnknownModel(CatalogError):
+    """No such model in the catalog; list what there is with GET /v1/models."""
+
+    code = "model_not_found"
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.nearest = nearest(name, known)
+        hint = f" Did you mean {' or '.join(repr(n) for n in self.nearest)}?" if self.nearest else ""
+        super().__init__(f"Model {name[:200]!r} is not in the catalog.{hint}", param="model")
+
+
+class UnsupportedVerb(CatalogError):
+    """The model does not do this; choose a model that lists the verb."""
+
+    code = "unsupported_verb"
+
+
+class InvalidOption(CatalogError):
+    """An option is unknown or has a wrong value; the message names it and what is valid."""
+
+    code = "invalid_option"
+
+
+class WeightsUnavailable(CatalogError):
+    """The model's files can be had neither from a folder, nor from an installed package, nor from the hub."""
+
+    code = "weights_unavailable"
+
+
+def nearest(name: str, known: Sequence[str], count: int = 3) -> list[str]:
+    """The known names most like `name`, best first; empty when none is near."""
+    folded = {k.lower(): k for k in known}
+    tails = {k.rsplit("/", 1)[-1].lower(): k for k in known}
+    close = get_close_matches(name.lower()[:200], [*folded, *tails], n=count * 2, cutoff=0.5)
+    return list(dict.fromkeys(folded.get(c) or tails[c] for c in close))[:count]

@@ -1,0 +1,110 @@
+"""The shape of a model's YAML. Strict: an unknown key is an error that names it.
+
+A spec says what a model is (facts) and how its family loads it. A profile is a named variant, addressed `model:profile`,
+that overrides load-time or run-time options.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from catalog.terms import Verb
+
+Dim = Annotated[int, Field(ge=1, le=65_536)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PackageWeights(_Strict):
+    """Weights that an installed Python package carries; found without importing it."""
+
+    name: str
+    path: str = ""
+
+
+class Source(_Strict):
+    """Where the files are. Tried in this order: `path`, the hub's cache, the hub, `package`."""
+
+    hub: str | None = None
+    revision: str | None = None
+    package: PackageWeights | None = None
+    path: str | None = None
+
+
+class EncodeFacts(_Strict):
+    """What `encode` gives: vectors of `dims`, or of one of `matryoshka` when asked by `dimensions`."""
+
+    dims: Dim
+    matryoshka: tuple[Dim, ...] = ()
+    prompts: dict[str, str] = Field(default_factory=dict)
+    outputs: tuple[Literal["dense", "sparse", "multivector"], ...] = ("dense",)
+
+
+class Tasks(_Strict):
+    """The verbs a model does, each with its facts."""
+
+    encode: EncodeFacts | None = None
+    score: dict[str, Any] | None = None
+    extract: dict[str, Any] | None = None
+    generate: dict[str, Any] | None = None
+
+
+class CostCoefficients(_Strict):
+    """Milliseconds of a batch of n items padded to length L: `base + per_token·n·L + per_square·n·L²`."""
+
+    base: float = Field(ge=0)
+    per_token: float = Field(ge=0)
+    per_square: float = Field(default=0.0, ge=0)
+
+
+class Profile(_Strict):
+    """A named variant: option overrides, on top of another profile if `extends` names one."""
+
+    extends: str | None = None
+    load: dict[str, Any] = Field(default_factory=dict)
+    run: dict[str, Any] = Field(default_factory=dict)
+
+
+class Spec(_Strict):
+    """One model of the catalog.
+
+    `max_length` is in tokens and includes special tokens. `parameters` counts weights. `load` goes to the family's own
+    load-options model, `run` gives defaults for the request's options.
+    """
+
+    id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$", max_length=200)
+    family: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    description: str = ""
+    licence: str = ""
+    source: Source = Source()
+    tasks: Tasks
+    parameters: int = Field(ge=0)
+    max_length: int = Field(ge=1)
+    cost: CostCoefficients | None = None
+    load: dict[str, Any] = Field(default_factory=dict)
+    run: dict[str, Any] = Field(default_factory=dict)
+    profiles: dict[str, Profile] = Field(default_factory=dict)
+    verified: bool = False
+
+    @model_validator(mode="after")
+    def _profiles_extend_known(self) -> Spec:
+        for name, profile in self.profiles.items():
+            seen = {name}
+            parent = profile.extends
+            while parent is not None and parent != "default":
+                if parent not in self.profiles:
+                    raise ValueError(f"profile {name!r} extends {parent!r}, which is not a profile of this model")
+                if parent in seen:
+                    raise ValueError(f"profile {name!r} extends itself by way of {parent!r}")
+                seen.add(parent)
+                parent = self.profiles[parent].extends
+        return self
+
+    @property
+    def verbs(self) -> tuple[Verb, ...]:
+        """The verbs this model does."""
+        return tuple(v for v in Verb if getattr(self.tasks, v.value) is not None)

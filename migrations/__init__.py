@@ -1,0 +1,1 @@
+"""Alembic migrations, safe to start from many replicas at once."""

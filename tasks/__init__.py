@@ -1,0 +1,1 @@
+"""What a job is; how it is stored, routed, run and reported."""

@@ -1,0 +1,1 @@
+"""The engine child: owns the models of one device, commits results, wakes waiters."""

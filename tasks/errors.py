@@ -1,0 +1,120 @@
+"""What can go wrong with a job between the door and the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from catalog.errors import RoostError
+
+
+class TaskError(RoostError):
+    """The job could not be handled; the code says why."""
+
+    code = "task_error"
+
+
+class InvalidRequest(TaskError):
+    """The request is not valid; the message names the field and what is expected."""
+
+    code = "invalid_request"
+
+
+class LimitExceeded(TaskError):
+    """The request is larger than a limit; the message names the limit."""
+
+    code = "limit_exceeded"
+
+
+class EmptyText(TaskError):
+    """The text is empty or blank; send some text."""
+
+    code = "empty_text"
+
+
+class JobNotFound(TaskError):
+    """No such job, or its retention has ended."""
+
+    code = "job_not_found"
+
+
+class ResultExpired(TaskError):
+    """The job's result is gone: its retention has ended. Submit the work again."""
+
+    code = "result_expired"
+
+
+class NotFinished(TaskError):
+    """The job has not ended yet; wait for it with GET /v1/jobs/{id}?wait=30."""
+
+    code = "not_finished"
+
+
+class AlreadyFinished(TaskError):
+    """The job has already ended, so it can be neither cancelled nor changed."""
+
+    code = "already_finished"
+
+
+class NotRetryable(TaskError):
+    """Only a job that failed, was cancelled or expired can be tried again."""
+
+    code = "not_retryable"
+
+
+class IdempotencyConflict(TaskError):
+    """This Idempotency-Key was used with another request; use a new key."""
+
+    code = "idempotency_conflict"
+
+
+class Overloaded(TaskError):
+    """Too many submissions are waiting; try again after the time in Retry-After."""
+
+    code = "overloaded"
+    retryable = True
+
+
+class StoreUnavailable(TaskError):
+    """The database cannot be reached; try again after the time in Retry-After."""
+
+    code = "store_unavailable"
+    retryable = True
+
+
+class BrokerUnavailable(TaskError):
+    """The broker cannot be reached; the job is kept and will be sent when it is back."""
+
+    code = "broker_unavailable"
+    retryable = True
+
+
+class WorkerLost(TaskError):
+    """The job ended its worker each time it ran, so it was given up. Look at its inputs before you retry it."""
+
+    code = "worker_lost"
+
+
+class TimeLimit(TaskError):
+    """The job ran longer than a batch may, so its worker was stopped. Send less work per item."""
+
+    code = "time_limit"
+
+
+class DeadlinePassed(TaskError):
+    """The job was not done before its deadline."""
+
+    code = "deadline_passed"
+
+
+class AllItemsFailed(TaskError):
+    """No item of the job succeeded; each item carries its own error."""
+
+    code = "all_items_failed"
+
+
+def as_data(error: RoostError) -> dict[str, Any]:
+    """The error as it is stored and sent: code, message, retryable, and the field at fault if there is one."""
+    data: dict[str, Any] = {"code": error.code, "message": error.message, "retryable": error.retryable}
+    if error.param is not None:
+        data["param"] = error.param
+    return data

@@ -1,0 +1,92 @@
+"""The tables, as SQLAlchemy Core. Migrations create them; `alembic check` holds both together."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    ARRAY,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB, UUID
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+_moment = DateTime(timezone=True)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", UUID(as_uuid=True), primary_key=True, comment="UUIDv7: sorts by time of acceptance"),
+    Column("caller", Text, nullable=False),
+    Column("verb", Text, nullable=False),
+    Column("model", Text, nullable=False, comment="catalog id, with :profile if one was asked for"),
+    Column("revision", Text),
+    Column("lane", Text, nullable=False),
+    Column("bucket", Text, nullable=False),
+    Column("priority", SmallInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("items", Integer, nullable=False),
+    Column("items_failed", Integer, nullable=False, server_default=text("0")),
+    Column("cost_ms", Double, nullable=False),
+    Column("device_ms", Double),
+    Column("attempt", SmallInteger, nullable=False, server_default=text("1")),
+    Column("fence", Integer, nullable=False, server_default=text("1")),
+    Column(
+        "version",
+        Integer,
+        nullable=False,
+        server_default=text("1"),
+        comment="counts changes of state; the SSE event id",
+    ),
+    Column("created_at", _moment, nullable=False),
+    Column("run_at", _moment, comment="not to be sent to a worker before this"),
+    Column("started_at", _moment),
+    Column("finished_at", _moment),
+    Column("deadline_at", _moment),
+    Column("expires_at", _moment, comment="end of retention, once finished"),
+    Column("lease_until", _moment, comment="a running job whose worker is silent goes back after this"),
+    Column("worker", Text),
+    Column("retention_s", Integer, nullable=False),
+    Column("tags", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    Column("options", JSONB, nullable=False),
+    Column("error", JSONB),
+    Column("timings", JSONB),
+    Column("usage", JSONB),
+    Column("idempotency_key", Text),
+    Column("body_hash", LargeBinary),
+    Column("door", LargeBinary, nullable=False, comment="msgpack of lengths, costs and faults found at the door"),
+    Column("inputs", LargeBinary),
+    Column("result", LargeBinary),
+    CheckConstraint("state IN ('queued','running','succeeded','failed','cancelled','expired')", name="state_known"),
+    Index("ix_jobs_open", "state", "id", postgresql_where=text("state IN ('queued','running')")),
+    Index("ix_jobs_not_succeeded", "caller", "state", "id", postgresql_where=text("state <> 'succeeded'")),
+    Index("ix_jobs_caller_id", "caller", "id"),
+    Index("ix_jobs_caller_model_id", "caller", "model", "id"),
+    Index("ix_jobs_tags", "tags", postgresql_using="gin", postgresql_where=text("tags <> '{}'")),
+    Index("ix_jobs_expires_at", "expires_at", postgresql_where=text("expires_at IS NOT NULL")),
+    Index(
+        "uq_jobs_caller_idempotency_key",
+        "caller",
+        "idempotency_key",
+        unique=True,
+        postgresql_where=text("idempotency_key IS NOT NULL"),
+    ),
+    postgresql_with={"fillfactor": "80"},
+)

@@ -1,0 +1,109 @@
+"""Every setting of every process, read once at the entry point from `ROOST_…` variables and passed down.
+
+docs/operations.md holds the same table; a test compares them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class EventsMode(StrEnum):
+    """Whether workers send task events, which Flower needs."""
+
+    ON = "on"
+    OFF = "off"
+
+
+class Settings(BaseSettings):
+    """One flat table. Sizes take suffixes in bytes where noted; times are seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="ROOST_", extra="ignore", frozen=True)
+
+    # Where things are
+    data_dir: Annotated[Path, Field(description="Folder of everything the embedded stack keeps")] = Path(".roost")
+    database_url: Annotated[str, Field(description="postgresql+psycopg://… ; empty starts the embedded server")] = ""
+    broker_url: Annotated[
+        str, Field(description="roost://, roosts:// (doorbell transport), redis://, amqp:// ; empty starts Valkey")
+    ] = ""
+    notify_url: Annotated[str, Field(description="redis:// for wakes and heartbeats; empty takes the broker's")] = ""
+    catalog: Annotated[str, Field(description="Folders of model YAMLs besides the built-in ones, separated by ':'")] = (
+        ""
+    )
+
+    # Where the embedded stack listens
+    host: Annotated[str, Field(description="Address the API and Flower listen on")] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535, description="Port of the API")] = 8080
+    flower_port: Annotated[int, Field(ge=0, le=65535, description="Port of Flower; 0 starts none")] = 5555
+    postgres_port: Annotated[
+        int, Field(ge=0, le=65535, description="Port of the embedded PostgreSQL; 0 picks a free one")
+    ] = 0
+    valkey_port: Annotated[
+        int, Field(ge=0, le=65535, description="Port of the embedded Valkey; 0 picks a free one")
+    ] = 0
+    api_processes: Annotated[int, Field(ge=1, le=64, description="API processes behind the one port")] = 1
+
+    # The device
+    device: Annotated[str, Field(description="auto, cpu, cuda or cuda:N: the device of this worker")] = "auto"
+    budget: Annotated[str, Field(description="Memory for models: bytes, 8GiB, or a share such as 60%")] = "60%"
+    preload: Annotated[str, Field(description="Models to load at start, separated by commas")] = ""
+    lanes: Annotated[int, Field(ge=0, le=64, description="Batches computed at once on a CPU; 0 takes one per core")] = 0
+    batch_tokens: Annotated[
+        int, Field(ge=0, description="Padded tokens a batch may hold; 0 lets the device decide")
+    ] = 0
+    batch_items: Annotated[int, Field(ge=1, le=4096, description="Items a batch may hold")] = 256
+    batch_limit_s: Annotated[float, Field(gt=0, description="A batch running longer kills the engine child")] = 120.0
+    load_limit_s: Annotated[float, Field(gt=0, description="A load running longer kills the engine child")] = 600.0
+
+    # The queue
+    pull_ms: Annotated[float, Field(gt=0, description="Predicted work a worker holds beyond what runs, in ms")] = 2000.0
+    pull_jobs: Annotated[int, Field(ge=1, le=8192, description="Jobs a worker holds at most")] = 1024
+    held_lease_s: Annotated[float, Field(ge=2, description="A silent worker's messages go back after this")] = 20.0
+    job_lease_s: Annotated[float, Field(ge=2, description="A silent worker's running jobs go back after this")] = 20.0
+    max_attempts: Annotated[int, Field(ge=1, le=100, description="Tries of a job that kills its worker")] = 3
+    max_deliveries: Annotated[int, Field(ge=1, le=1000, description="Deliveries of a job, whatever the cause")] = 20
+    sweep_s: Annotated[float, Field(gt=0, description="Time between two sweeps")] = 5.0
+    lost_after_s: Annotated[
+        float, Field(gt=0, description="Age at which a job absent from the broker is sent again")
+    ] = 5.0
+    events: Annotated[EventsMode, Field(description="Task events for Flower: on or off")] = EventsMode.ON
+    shutdown_s: Annotated[float, Field(gt=0, description="Grace for a batch in flight at shutdown")] = 30.0
+
+    # Limits at the door
+    max_body_bytes: Annotated[int, Field(ge=1024, description="Largest request body")] = 16 * 2**20
+    max_items: Annotated[int, Field(ge=1, description="Most items in one job")] = 2048
+    max_text_chars: Annotated[int, Field(ge=1, description="Longest text of one item, in characters")] = 1_000_000
+    max_wait_s: Annotated[float, Field(gt=0, description="Longest wait that a caller may ask for")] = 120.0
+    max_queued: Annotated[
+        int, Field(ge=1, description="Submissions waiting to commit in one API process; more get 429")
+    ] = 4096
+    default_retention_s: Annotated[int, Field(ge=60, description="How long a finished job is kept")] = 7 * 86_400
+    max_retention_s: Annotated[int, Field(ge=60, description="Longest retention a caller may ask for")] = 30 * 86_400
+    pool_size: Annotated[int, Field(ge=1, le=200, description="Database connections of one process")] = 5
+
+    # Flower
+    flower_auth: Annotated[str, Field(description="user:password for Flower; needed beyond loopback")] = ""
+    log_level: Annotated[str, Field(description="debug, info, warning or error")] = "info"
+
+    @property
+    def redis_url(self) -> str:
+        """The plain redis:// form for wakes, heartbeats and the publisher."""
+        return plain_redis(self.notify_url or self.broker_url)
+
+    @property
+    def doorbell(self) -> bool:
+        """Whether the broker is reached through our own transport."""
+        return self.broker_url.startswith(("roost://", "roosts://"))
+
+
+def plain_redis(url: str) -> str:
+    """`roost://…` as the `redis://…` that a Redis client understands."""
+    for ours, plain in (("roosts://", "rediss://"), ("roost://", "redis://")):
+        if url.startswith(ours):
+            return plain + url.removeprefix(ours)
+    return url

@@ -1,0 +1,1 @@
+"""The Celery parent: message loop, acks and events. Never imports torch."""
