@@ -8,8 +8,8 @@ HELD = "roost:held"
 CANCELLED = "roost:cancelled"
 """Sorted set of cancelled job ids by the Unix time after which they are forgotten; a pull drops their messages."""
 
-DONE = "roost:done"
-"""Channel of the ends of all jobs: one msgpack list of [id bytes, state, version, event data] per batch."""
+CHANGES = "roost:changes"
+"""Channel of the changes of all jobs, one message per batch (see `tasks.notices`)."""
 
 WORKERS = "roost:workers"
 """Hash of worker name → msgpack heartbeat (see `tasks.child.heartbeat`), each with its own time inside."""
