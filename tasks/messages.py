@@ -103,7 +103,8 @@ class Completion:
     """How a job ended, ready to be committed: the whole of what the worker writes.
 
     `result` is the msgpack of the per-item outcomes (see `tasks.results`). The commit applies only if the row is still
-    open and its fence is not newer than `submission.fence`.
+    open and its fence is not newer than `submission.fence`. State `queued` with a `run_at` (Unix seconds) asks for another
+    try at that time.
     """
 
     submission: Submission
@@ -117,3 +118,4 @@ class Completion:
     timings: Mapping[str, float] = field(default_factory=dict)
     usage: Mapping[str, int] = field(default_factory=dict)
     worker: str = ""
+    run_at: float | None = None

@@ -1,0 +1,133 @@
+"""From the engine's outcomes to what is committed: state, result rows, error, timings, usage. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from catalog.errors import RoostError
+from engine.errors import EngineError
+from engine.types import Finished, Outcome, Spent
+from tasks.child.hand import Held
+from tasks.errors import AllItemsFailed, DeadlinePassed, as_data
+from tasks.jobs import State
+from tasks.messages import Completion
+from tasks.results import pack_rows
+from tasks.retries import delay_s, tries_again
+
+
+def of_finished(held: Held, done: Finished, *, wall: float, clock: float, worker: str, max_attempts: int) -> Completion:
+    """How a job ended that the engine has worked through. `wall` and `clock` are now, on both clocks."""
+    by_index = {item.index: outcome for item, outcome in zip(done.work.items, done.outcomes, strict=True)}
+    return _completion(
+        held,
+        by_index,
+        spent=done.spent,
+        device_ms=done.device_ms,
+        engine_left=wall - (clock - done.finished),
+        wall=wall,
+        worker=worker,
+        max_attempts=max_attempts,
+    )
+
+
+def of_error(held: Held, error: RoostError, *, wall: float, worker: str) -> Completion:
+    """How a job ended that never reached the device, with one error for every item that had none of its own."""
+    outcomes = {index: error for index in range(held.job.items) if index not in held.job.faults}
+    return _completion(
+        held, outcomes, spent=Spent(), device_ms=0.0, engine_left=wall, wall=wall, worker=worker, max_attempts=0
+    )
+
+
+def _completion(
+    held: Held,
+    outcomes: Mapping[int, Outcome | RoostError],
+    *,
+    spent: Spent,
+    device_ms: float,
+    engine_left: float,
+    wall: float,
+    worker: str,
+    max_attempts: int,
+) -> Completion:
+    job = held.job
+    rows, errors, tokens = _rows(held, outcomes)
+    state, error = _verdict(errors, job.items)
+    run_at = None
+    if error is not None and tries_again(
+        retryable=bool(error["retryable"]), attempt=job.attempt, max_attempts=max_attempts
+    ):
+        state, run_at = State.QUEUED, wall + delay_s(job.attempt)
+    return Completion(
+        submission=job,
+        state=state.value,
+        result=None if run_at is not None else pack_rows(rows),
+        items_failed=len(errors),
+        error=error,
+        device_ms=device_ms,
+        started=held.received if held.started is None else held.received + (held.started - held.arrived),
+        finished=wall,
+        timings=timings(held, spent, engine_left=engine_left, wall=wall),
+        usage={"items": job.items, "tokens": tokens},
+        worker=worker,
+        run_at=run_at,
+    )
+
+
+def _rows(
+    held: Held, outcomes: Mapping[int, Outcome | RoostError]
+) -> tuple[list[dict[str, Any]], list[Mapping[str, Any]], int]:
+    """One row per item in the caller's order, the errors among them, and the tokens read."""
+    rows: list[dict[str, Any]] = []
+    errors: list[Mapping[str, Any]] = []
+    tokens = 0
+    for index, item in enumerate(held.items):
+        row: dict[str, Any] = {"id": item["id"]} if "id" in item else {}
+        outcome = outcomes.get(index)
+        fault = held.job.faults.get(index) if outcome is None else None
+        if outcome is not None and not isinstance(outcome, RoostError):
+            row.update(outcome.fields)
+            row["tokens"] = outcome.tokens
+            row["truncated"] = outcome.truncated
+            tokens += outcome.tokens
+        else:
+            found = fault if fault is not None else as_data(outcome or EngineError("The item got no outcome."))
+            row["error"] = found
+            errors.append(found)
+        rows.append(row)
+    return rows, errors, tokens
+
+
+def _verdict(errors: Sequence[Mapping[str, Any]], items: int) -> tuple[State, Mapping[str, Any] | None]:
+    """The job's state and error. One bad item does not fail a job; when all are bad, their common error is the job's."""
+    if len(errors) < items:
+        return State.SUCCEEDED, None
+    codes = {error["code"] for error in errors}
+    if codes == {DeadlinePassed.code}:
+        return State.EXPIRED, errors[0]
+    if len(codes) == 1:
+        return State.FAILED, errors[0]
+    return State.FAILED, as_data(AllItemsFailed())
+
+
+def timings(held: Held, spent: Spent, *, engine_left: float, wall: float) -> dict[str, float]:
+    """Where the milliseconds went, from acceptance to the start of the commit. The parts add up to `total_ms`.
+
+    `batch_wait_ms` takes what the engine's own clock did not see, so that nothing is lost between the parts.
+    """
+    job = held.job
+    sent = job.sent or job.created
+    stay = engine_left - held.received
+    return {
+        "admit_ms": _ms(sent - job.created),
+        "queue_ms": _ms(held.received - sent),
+        "load_ms": _ms(spent.load),
+        "batch_wait_ms": _ms(max(0.0, stay - spent.load - spent.device)),
+        "device_ms": _ms(spent.device),
+        "commit_ms": _ms(wall - engine_left),
+        "total_ms": _ms(wall - job.created),
+    }
+
+
+def _ms(seconds: float) -> float:
+    return round(max(0.0, seconds) * 1000.0, 3)
