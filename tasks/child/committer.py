@@ -1,0 +1,194 @@
+"""The one thread that writes results: everything that has ended goes into one transaction, then waiters are woken, then
+the parent may ack.
+
+While one transaction runs, the next one gathers, so the batch grows with the load and nothing waits when there is none.
+A database that is away is waited for: results stay here until it is back.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from tasks import keys, notices
+from tasks.db import Database
+from tasks.errors import StoreUnavailable, TaskError, as_data
+from tasks.jobs import State
+from tasks.messages import Completion
+from tasks.store.finish import Ended, finish
+
+log = logging.getLogger(__name__)
+
+MOST_JOBS = 512
+MOST_BYTES = 16 * 2**20
+
+
+class Publishing(Protocol):
+    """The part of a Redis client that the committer needs."""
+
+    def pipeline(self, *, transaction: bool) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A job that ended, with what the parent is told: seconds it ran."""
+
+    key: str
+    completion: Completion
+    runtime_s: float
+
+
+class Committer:
+    """Start it, `put` endings from any thread, and `close` it to write what is left and end the thread."""
+
+    def __init__(
+        self,
+        database: Database,
+        wakes: Publishing,
+        committed: Callable[[Sequence[tuple[str, str, float, str | None]]], None],
+    ) -> None:
+        self._database = database
+        self._wakes = wakes
+        self._committed = committed
+        self._waiting: list[Ending] = []
+        self._condition = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def put(self, endings: Sequence[Ending]) -> None:
+        """Hand over jobs that ended together. Returns at once."""
+        with self._condition:
+            self._waiting.extend(endings)
+            self._condition.notify()
+
+    def close(self, timeout_s: float) -> bool:
+        """Write what is left. False if the database did not take it in time; the broker will deliver it again."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                while not self._waiting:
+                    if self._closed:
+                        return
+                    self._condition.wait()
+                batch, self._waiting = _cut(self._waiting)
+            try:
+                self._write(batch)
+            except Exception:
+                log.exception("results of %d jobs could not be written", len(batch))
+
+    def _write(self, batch: Sequence[Ending]) -> None:
+        ended = self._commit([ending.completion for ending in batch])
+        by_id = {outcome.id: outcome for outcome in ended}
+        self._wake(batch, by_id)
+        report = []
+        for ending in batch:
+            outcome = by_id.get(ending.completion.submission.id)
+            code = None if ending.completion.error is None else str(ending.completion.error["code"])
+            report.append((ending.key, _status(ending.completion, outcome), ending.runtime_s, code))
+        self._committed(report)
+
+    def _commit(self, completions: Sequence[Completion]) -> list[Ended]:
+        """Write all in one transaction, for as long as the database takes. A row it refuses fails alone."""
+        while True:
+            try:
+                return list(self._database.run(finish, completions))
+            except StoreUnavailable:
+                log.warning("database away; %d results are kept until it is back", len(completions))
+            except Exception:
+                if len(completions) > 1:
+                    half = len(completions) // 2
+                    return self._commit(completions[:half]) + self._commit(completions[half:])
+                log.exception("the database refused the result of job %s", completions[0].submission.id)
+                return list(self._database.run(finish, [_refused(completions[0])]))
+
+    def _wake(self, batch: Sequence[Ending], by_id: Mapping[Any, Ended]) -> None:
+        changes = []
+        replies: dict[str, list[notices.Reply]] = {}
+        for ending in batch:
+            completion = ending.completion
+            outcome = by_id.get(completion.submission.id)
+            if outcome is None or not outcome.applied:
+                continue
+            changes.append(notices.Change(outcome.id, outcome.state, outcome.version))
+            address = completion.submission.reply_to
+            if address is not None and State(outcome.state).final:
+                replies.setdefault(address, []).append(_reply(completion, outcome))
+        if not changes:
+            return
+        try:
+            pipe = self._wakes.pipeline(transaction=False)
+            for address, found in replies.items():
+                pipe.publish(keys.reply(address), notices.pack_replies(found))
+            pipe.publish(keys.CHANGES, notices.pack_changes(changes))
+            pipe.execute()
+        except Exception as error:  # noqa: BLE001 - waiters read the row when the link is back; a result is never lost here
+            log.warning("waiters of %d jobs could not be woken: %s", len(changes), type(error).__name__)
+
+
+def _cut(waiting: list[Ending]) -> tuple[list[Ending], list[Ending]]:
+    """As many of the oldest as one transaction should hold, and the rest."""
+    size = 0
+    for count, ending in enumerate(waiting):
+        size += len(ending.completion.result or b"") + len(ending.completion.submission.inputs)
+        if count >= MOST_JOBS or (count and size > MOST_BYTES):
+            return waiting[:count], waiting[count:]
+    return waiting, []
+
+
+def _status(completion: Completion, outcome: Ended | None) -> str:
+    if outcome is None or not outcome.applied:
+        return "dropped"
+    return "succeeded" if completion.state == State.SUCCEEDED else "failed"
+
+
+def _reply(completion: Completion, outcome: Ended) -> notices.Reply:
+    result = completion.result
+    travels = result is not None and len(result) <= notices.INLINE_RESULT_BYTES
+    return notices.Reply(
+        id=outcome.id,
+        state=outcome.state,
+        version=outcome.version,
+        attempt=completion.submission.attempt,
+        fence=completion.submission.fence,
+        items_failed=completion.items_failed,
+        error=completion.error,
+        device_ms=completion.device_ms,
+        started=completion.started,
+        finished=completion.finished,
+        expires=completion.finished + completion.submission.retention_s,
+        worker=completion.worker,
+        result=result if travels else None,
+        has_result=result is not None,
+        timings=completion.timings,
+        usage=completion.usage,
+    )
+
+
+class ResultRefused(TaskError):
+    """The result could not be stored; the worker's log has the reason. Try the job again or report it."""
+
+    code = "result_refused"
+
+
+def _refused(completion: Completion) -> Completion:
+    return replace(
+        completion,
+        state=State.FAILED.value,
+        result=None,
+        items_failed=completion.submission.items,
+        error=as_data(ResultRefused()),
+        run_at=None,
+    )
