@@ -96,6 +96,11 @@ class Settings(BaseSettings):
         return plain_redis(self.notify_url or self.broker_url)
 
     @property
+    def catalog_folders(self) -> list[Path]:
+        """The operator's own folders of model YAMLs, in the order in which they override the built-in ones."""
+        return [Path(folder) for folder in self.catalog.split(":") if folder]
+
+    @property
     def doorbell(self) -> bool:
         """Whether the broker is reached through our own transport."""
         return self.broker_url.startswith(("roost://", "roosts://"))

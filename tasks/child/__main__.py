@@ -1,0 +1,97 @@
+"""`python -m tasks.child --fd N --name W --parent PID`: the engine child. Started by the Celery parent, never by hand."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import time
+from collections.abc import Sequence
+
+import redis
+
+from catalog.loader import Catalog
+from engine.device import choose_device
+from engine.engine import Engine
+from tasks.child.claimer import Claimer
+from tasks.child.committer import Committer
+from tasks.child.hand import Hand
+from tasks.child.heartbeat import Heartbeat
+from tasks.child.limits import engine_limits
+from tasks.child.line import Line
+from tasks.child.marker import Marker
+from tasks.child.process import die_with_parent, leave_signals_to_parent
+from tasks.child.receiver import Receiver
+from tasks.child.reporter import Reporter
+from tasks.db import Database
+from tasks.settings import Settings
+from tasks.store.claim import Limits
+
+log = logging.getLogger("tasks.child")
+
+
+def serve(line: Line, settings: Settings, worker: str) -> bool:
+    """Work until the parent asks for the end (True) or is gone (False)."""
+    catalog = Catalog.load(settings.catalog_folders)
+    device = choose_device(settings.device)
+    database = Database(settings.database_url, settings.pool_size)
+    wakes = redis.Redis.from_url(settings.redis_url, socket_timeout=2, socket_connect_timeout=2)
+    hand = Hand()
+    # The committer reports to the reporter, which puts into the committer: tied by a function looked up when called.
+    committer = Committer(database, wakes, lambda report: reporter.committed(report))
+    reporter = Reporter(hand, committer, line.send, worker=worker, max_attempts=settings.max_attempts)
+    engine = Engine(catalog, device, engine_limits(settings, device), reporter)
+    receiver = Receiver(catalog, engine, hand, reporter, line.send)
+    marker = Marker(
+        hand,
+        database,
+        wakes,
+        worker=worker,
+        lease_s=settings.job_lease_s,
+        taken=receiver.cancel,
+    )
+    reporter.marker = marker
+    limits = Limits(settings.max_attempts, settings.max_deliveries, settings.job_lease_s)
+    claimer = Claimer(database, worker=worker, limits=limits, admit=receiver.admit, drop=reporter.dropped)
+    receiver.claimer = claimer
+    heartbeat = Heartbeat(engine, wakes, name=worker, held=hand)
+
+    engine.start()
+    for thread in (committer, marker, claimer, heartbeat):
+        thread.start()
+    line.send("ready", os.getpid())
+    log.info("engine child of %s on %s", worker, device)
+    for frame in line.frames():
+        if not receiver.frame(frame):
+            break
+    else:
+        return False
+    engine.stop()
+    claimer.close()
+    committer.close(settings.shutdown_s)
+    marker.close()
+    heartbeat.close()
+    database.close()
+    return True
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Parse the arguments, tie this process's life to its parent's, and serve."""
+    parser = argparse.ArgumentParser(prog="python -m tasks.child")
+    parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--parent", type=int, default=os.getppid())
+    arguments = parser.parse_args(argv)
+    settings = Settings()
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.Formatter.converter = time.gmtime
+    leave_signals_to_parent()
+    die_with_parent(arguments.parent)
+    if not serve(Line(arguments.fd), settings, arguments.name):
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Reads the parent's frames and feeds the engine. A fresh job with its inputs goes straight in."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from catalog.errors import RoostError
+from catalog.loader import Catalog
+from engine.engine import Engine
+from engine.types import Work
+from tasks.child.claimer import Arrival, Claimer
+from tasks.child.hand import Hand, Held
+from tasks.child.intake import read_items, to_work
+from tasks.child.reporter import Reporter
+from tasks.messages import unpack
+
+log = logging.getLogger(__name__)
+
+
+class Receiver:
+    """Dispatches frames; `frame` returns False once the parent has asked for the end."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        engine: Engine,
+        hand: Hand,
+        reporter: Reporter,
+        send: Callable[..., None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._catalog = catalog
+        self._engine = engine
+        self._hand = hand
+        self._reporter = reporter
+        self._send = send
+        self._clock = clock
+        self._closing = False
+        self.claimer: Claimer | None = None
+
+    def frame(self, frame: Sequence[Any]) -> bool:
+        """Act on one frame."""
+        match frame:
+            case ["jobs", jobs]:
+                self._jobs(jobs)
+            case ["cancel", ids]:
+                self.cancel(ids)
+            case ["handback"]:
+                self._hand_back()
+            case ["stop"]:
+                return False
+            case _:
+                log.error("unknown frame %r", frame[0] if frame else None)
+        return True
+
+    def _jobs(self, jobs: Sequence[Sequence[Any]]) -> None:
+        received = time.time()
+        fresh: list[Arrival] = []
+        slow: list[Arrival] = []
+        for key, message, lost in jobs:
+            try:
+                arrival = Arrival(key, unpack(message), int(lost), received)
+            except ValueError as error:
+                log.error("message %s dropped: %s", key, error)
+                self._reporter.dropped([key])
+                continue
+            (slow if arrival.needs_claim or arrival.needs_inputs else fresh).append(arrival)
+        if slow and self.claimer is not None:
+            self.claimer.put(slow)
+        if fresh:
+            self.admit(fresh)
+
+    def admit(self, arrivals: Sequence[Arrival]) -> None:
+        """Give these jobs to the engine; those that cannot run are ended with their reason."""
+        works: list[Work] = []
+        arrived = self._clock()
+        if self._closing:
+            self._send("returned", [a.key for a in arrivals])
+            return
+        for arrival in arrivals:
+            items = read_items(arrival.job.inputs)
+            held = Held(arrival.job, items, received=arrival.received, arrived=arrived)
+            if not self._hand.add(arrival.key, held):
+                continue
+            try:
+                work = to_work(arrival.job, items, self._catalog, arrived=arrived, wall=time.time())
+            except RoostError as error:
+                self._reporter.refused(held, error)
+                continue
+            if not work.items:
+                self._reporter.refused(held, NothingToRun())
+                continue
+            works.append(work)
+        if works:
+            self._engine.submit(works)
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        """Drop these jobs wherever they are; one that runs is dropped as soon as its batch ends."""
+        waiting = self.claimer.take_back(ids) if self.claimer is not None else []
+        held = [key for key in ids if self._hand.ending(key) is not None]
+        self._engine.cancel(held)
+        if waiting or held:
+            self._reporter.dropped([*waiting, *held])
+
+    def _hand_back(self) -> None:
+        self._closing = True
+        waiting = self.claimer.take_back() if self.claimer is not None else []
+        unstarted = self._engine.hand_back()
+        self._hand.drop(unstarted)
+        self._send("returned", [*waiting, *unstarted])
+
+
+class NothingToRun(RoostError):
+    """Every item of the job was refused at the door."""
+
+    code = "all_items_failed"
