@@ -1,0 +1,89 @@
+"""Whom the embedded PostgreSQL runs as: it refuses root, so root hands it to an account without rights."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.embedded.errors import EmbeddedError
+
+# `roost` is there when an operator made it on purpose; `nobody` is there always. An account that
+# owns other servers' files, such as `postgres`, is left alone.
+_ACCOUNTS = ("roost", "nobody")
+_READ_SEARCH = 2
+_DAC_OVERRIDE = 1
+
+
+@dataclass(frozen=True)
+class Account:
+    """An unprivileged user, and the capability it needs to reach folders that only root may enter (-1: none)."""
+
+    name: str
+    uid: int
+    gid: int
+    capability: int = -1
+
+    @property
+    def words(self) -> tuple[int, int, int]:
+        """What `launch` takes."""
+        return (self.uid, self.gid, self.capability)
+
+
+def unprivileged(paths: Iterable[Path]) -> Account | None:
+    """The account for a server that must reach these paths; None when we are not root and keep our own user.
+
+    A path below a folder that only root may enter (a checkout in /root, say) is reached with one capability, the right
+    to pass folders and read. Raises EmbeddedError when the machine does not grant it.
+    """
+    if os.geteuid() != 0:
+        return None
+    account = next((found for name in _ACCOUNTS if (found := _named(name))), None)
+    if account is None:
+        raise EmbeddedError(
+            "PostgreSQL refuses to run as root and there is no account `nobody`: create one with "
+            "`useradd --system roost`, or start as an ordinary user"
+        )
+    closed = next((folder for path in paths if (folder := closed_folder(path, account))), None)
+    if closed is None:
+        return account
+    held = held_capabilities()
+    for capability in (_READ_SEARCH, _DAC_OVERRIDE):
+        if held >> capability & 1:
+            return Account(account.name, account.uid, account.gid, capability)
+    raise EmbeddedError(
+        f"PostgreSQL runs as `{account.name}`, which may not enter {closed}: "
+        f"`chmod o+x {closed}`, or move the checkout and ROOST_DATA_DIR to where every user may pass"
+    )
+
+
+def closed_folder(path: Path, account: Account) -> Path | None:
+    """The first folder on the way to a path that the account may not enter."""
+    absolute = Path(os.path.realpath(path))
+    for folder in [*reversed(absolute.parents), absolute]:
+        if not folder.is_dir():
+            return None
+        facts = folder.stat()
+        bit = 0o100 if facts.st_uid == account.uid else 0o010 if facts.st_gid == account.gid else 0o001
+        if not facts.st_mode & bit:
+            return folder
+    return None
+
+
+def held_capabilities() -> int:
+    """The capabilities this process may pass on, as the kernel's bit set; 0 where there are none to read."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return 0
+    sets = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if line.startswith("Cap"))
+    return int(sets.get("CapPrm", "0"), 16) & int(sets.get("CapBnd", "0"), 16)
+
+
+def _named(name: str) -> Account | None:
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        return None
+    return Account(name, entry.pw_uid, entry.pw_gid)

@@ -1,0 +1,127 @@
+"""Real servers for the tests: one PostgreSQL and one Valkey for each pytest process, a fresh database for each test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+
+import pytest
+import redis
+from psycopg import sql
+from sqlalchemy import create_engine
+
+from deploy.embedded.errors import EmbeddedError
+from deploy.embedded.postgres import PostgresServer
+from deploy.embedded.valkey import ValkeyServer
+from tasks.models import metadata
+from tasks.settings import plain_redis
+
+# Before any library reads them: tests never reach for the network, and a developer's own stack is never touched.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TRANSFORMERS_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+for _name in [name for name in os.environ if name.startswith("ROOST_")]:
+    del os.environ[_name]
+
+_TEMPLATE = "roost_template"
+_VALKEY_DATABASES = 16
+# What a test loses at a power failure does not matter; its time does.
+_FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off", "max_connections": "200"}
+
+
+@pytest.fixture(scope="session")
+def server_folder() -> Iterator[Path]:
+    """A folder that an unprivileged account may enter, which pytest's own are not when root runs the tests."""
+    folder = Path(tempfile.mkdtemp(prefix="roost-tests-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_server(server_folder: Path) -> Iterator[PostgresServer]:
+    """One PostgreSQL for all tests of this process; for a database of your own take `database_url`."""
+    try:
+        server = PostgresServer(server_folder / "postgres", server_folder / "postgres.log", settings=_FAST)
+    except EmbeddedError as error:
+        _missing(error)
+    with ExitStack() as ending:
+        ending.callback(lambda: server.started and server.stop())
+        server.start()
+        yield server
+
+
+@pytest.fixture(scope="session")
+def database_template(postgres_server: PostgresServer) -> str:
+    """The name of a database migrated once, which others are copied from."""
+    with postgres_server.connect() as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(_TEMPLATE)))
+    _migrate(postgres_server.url(_TEMPLATE))
+    return _TEMPLATE
+
+
+@pytest.fixture(scope="session")
+def database_names() -> Iterator[int]:
+    return count(1)
+
+
+@pytest.fixture
+def database_url(
+    postgres_server: PostgresServer, database_template: str, database_names: Iterator[int]
+) -> Iterator[str]:
+    """A fresh, migrated database; dropped afterwards, with whatever still holds a connection to it."""
+    name = sql.Identifier(f"test_{next(database_names)}")
+    with postgres_server.connect() as connection:
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(name, sql.Identifier(database_template))
+        )
+    yield postgres_server.url(name.as_string().strip('"'))
+    with postgres_server.connect() as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+
+
+@pytest.fixture(scope="session")
+def valkey_server(server_folder: Path) -> Iterator[ValkeyServer]:
+    """One Valkey for all tests of this process; for a database of your own take `broker_url`."""
+    try:
+        server = ValkeyServer(server_folder / "valkey", server_folder / "valkey.log")
+    except EmbeddedError as error:
+        _missing(error)
+    with ExitStack() as ending:
+        ending.callback(lambda: server.started and server.stop())
+        server.start()
+        yield server
+
+
+@pytest.fixture(scope="session")
+def broker_numbers() -> Iterator[int]:
+    return count()
+
+
+@pytest.fixture
+def broker_url(valkey_server: ValkeyServer, broker_numbers: Iterator[int]) -> Iterator[str]:
+    """An empty database of the Valkey, as `roost://127.0.0.1:PORT/N`. Channels are not apart: name them per test."""
+    url = valkey_server.url(next(broker_numbers) % _VALKEY_DATABASES)
+    with redis.Redis.from_url(plain_redis(url)) as client:
+        client.flushdb()
+    yield url
+    with redis.Redis.from_url(plain_redis(url)) as client:
+        client.flushdb()
+
+
+def _migrate(url: str) -> None:
+    engine = create_engine(url)
+    metadata.create_all(engine)
+    engine.dispose()
+
+
+def _missing(error: EmbeddedError) -> None:
+    """Skip where a server is not installed, unless CI promised that it is."""
+    if os.environ.get("CI", "").lower() in {"1", "true"}:
+        pytest.fail(str(error))
+    pytest.skip(str(error))
