@@ -1,4 +1,4 @@
-"""`python -m tasks.child --fd N --name W --parent PID`: the engine child. Started by the Celery parent, never by hand."""
+"""`python -m tasks.child --fd N --name W`: the engine child. The Celery parent starts it; nobody does by hand."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
     wakes = redis.Redis.from_url(settings.redis_url, socket_timeout=2, socket_connect_timeout=2)
     hand = Hand()
     # The committer reports to the reporter, which puts into the committer: tied by a function looked up when called.
-    committer = Committer(database, wakes, lambda report: reporter.committed(report))
+    committer = Committer(database, wakes, lambda report: reporter.committed(report))  # noqa: PLW0108
     reporter = Reporter(hand, committer, line.send, worker=worker, max_attempts=settings.max_attempts)
     engine = Engine(catalog, device, engine_limits(settings, device), reporter)
     receiver = Receiver(catalog, engine, hand, reporter, line.send)
@@ -83,9 +83,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--parent", type=int, default=os.getppid())
     arguments = parser.parse_args(argv)
     settings = Settings()
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.Formatter.converter = time.gmtime
     leave_signals_to_parent()
     die_with_parent(arguments.parent)

@@ -1,7 +1,7 @@
 """The slow way in: jobs whose row must be read before they run.
 
-A job comes this way when its message was delivered before, when another copy of it may exist, when an earlier child died
-with it, or when its inputs were too large to travel. All that has gathered is claimed in one transaction.
+A job comes this way when its message was delivered before, when another copy of it may exist, when an earlier child
+died with it, or when its inputs were too large to travel. All that has gathered is claimed in one transaction.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from tasks.db import Database
 from tasks.errors import StoreUnavailable
 from tasks.messages import Submission
-from tasks.store.claim import Limits, claim, inputs
+from tasks.store.claim import Claimed, Limits, claim, inputs
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A message that came in: `lost` is 0 for a first delivery, 1 for a repeated one, 2 if it was running when it was lost."""
+    """A message that came in. `lost`: 0 on a first delivery, 1 on a repeated one, 2 if it was running when it was lost."""
 
     key: str
     job: Submission
@@ -116,5 +116,5 @@ class Claimer:
             kept = {a.key for a, job in runnable if job is not None}
             self._drop([a.key for a in doubtful if a.key not in kept])
 
-    def _claim(self, doubtful: Sequence[Arrival]) -> Sequence[ClaimedJob]:
+    def _claim(self, doubtful: Sequence[Arrival]) -> Sequence[Claimed]:
         return self._database.run(claim, [(a.job, a.lost) for a in doubtful], self._worker, self._limits)

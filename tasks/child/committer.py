@@ -1,5 +1,6 @@
-"""The one thread that writes results: everything that has ended goes into one transaction, then waiters are woken, then
-the parent may ack.
+"""The one thread that writes results.
+
+Everything that has ended goes into one transaction, then waiters are woken, then the parent may ack.
 
 While one transaction runs, the next one gathers, so the batch grows with the load and nothing waits when there is none.
 A database that is away is waited for: results stay here until it is back.
@@ -29,7 +30,8 @@ MOST_BYTES = 16 * 2**20
 class Publishing(Protocol):
     """The part of a Redis client that the committer needs."""
 
-    def pipeline(self, *, transaction: bool) -> Any: ...
+    def pipeline(self, *, transaction: bool) -> Any:
+        """A pipeline of commands."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ def _rows(
 
 
 def _verdict(errors: Sequence[Mapping[str, Any]], items: int) -> tuple[State, Mapping[str, Any] | None]:
-    """The job's state and error. One bad item does not fail a job; when all are bad, their common error is the job's."""
+    """The job's state and error. A job fails only when all items do, with their common error."""
     if len(errors) < items:
         return State.SUCCEEDED, None
     codes = {error["code"] for error in errors}

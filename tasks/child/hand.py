@@ -17,8 +17,8 @@ from tasks.messages import Submission
 class Held:
     """One job in hand. `received` is a wall-clock time, `arrived` and `started` are on the engine's clock.
 
-    `asked` says that the database was asked to mark it as running, `marked` that it did: the row of a waiting sync call may
-    not exist yet.
+    `asked` says that the database was asked to mark it as running, `marked` that it did: the row of a waiting sync call
+    may not exist yet.
     """
 
     job: Submission

@@ -1,7 +1,7 @@
 """What this worker tells the rest: that it lives, what its models are, what its device holds, what waits.
 
-Written to one hash in Valkey every few seconds and read by the API for `/livez`, `/v1/models` and `/metrics`. A snapshot
-probes the device, so a beat that arrives is proof that the device answers.
+Written to one hash in Valkey every few seconds and read by the API for `/livez`, `/v1/models` and `/metrics`. A
+snapshot probes the device, so a beat that arrives is proof that the device answers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ EVERY_S = 2.0
 class Snapshotting(Protocol):
     """The part of the engine that a beat needs."""
 
-    def snapshot(self) -> Any: ...
+    def snapshot(self) -> Any:
+        """The engine's state, with a fresh probe of its device."""
 
 
 def describe(snapshot: Any, *, name: str, held: int, now: float) -> dict[str, Any]:

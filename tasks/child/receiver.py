@@ -65,7 +65,7 @@ class Receiver:
             try:
                 arrival = Arrival(key, unpack(message), int(lost), received)
             except ValueError as error:
-                log.error("message %s dropped: %s", key, error)
+                log.warning("message %s dropped: %s", key, error)
                 self._reporter.dropped([key])
                 continue
             (slow if arrival.needs_claim or arrival.needs_inputs else fresh).append(arrival)

@@ -1,0 +1,158 @@
+"""What a job's end looks like, from the outcomes of its items."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+import msgpack
+import pytest
+
+from catalog.errors import RoostError, UnknownModel
+from catalog.terms import Lane, Verb
+from engine.errors import LoadFailed, LoadReason, ModelFailed, NotFinite, OutOfMemory
+from engine.types import Finished, Item, Outcome, Output, Spent, Work
+from tasks.child.completion import of_error, of_finished
+from tasks.child.hand import Held
+from tasks.errors import DeadlinePassed, EmptyText, as_data
+from tasks.messages import Completion, Submission
+from tasks.results import unpack_rows
+
+CREATED = 1_000.0
+
+
+def held(items: list[dict[str, Any]], faults: Mapping[int, Mapping[str, Any]] | None = None, attempt: int = 1) -> Held:
+    job = Submission(
+        id=UUID(int=7),
+        caller="anyone",
+        verb=Verb.ENCODE,
+        model="m",
+        revision=None,
+        lane=Lane.INTERACTIVE,
+        bucket="xs",
+        priority=5,
+        options={},
+        inputs=msgpack.packb(items),
+        lengths=[3] * len(items),
+        costs=[1.0] * len(items),
+        faults=faults or {},
+        created=CREATED,
+        deadline=None,
+        retention_s=60,
+        attempt=attempt,
+        sent=CREATED + 0.002,
+    )
+    return Held(job, items, received=CREATED + 0.005, arrived=50.0, started=50.010)
+
+
+def finished(one: Held, outcomes: list[Outcome], spent: Spent | None = None) -> Completion:
+    indexes = [i for i in range(one.job.items) if i not in one.job.faults]
+    work = Work(
+        id=str(one.job.id),
+        model="m",
+        verb=Verb.ENCODE,
+        items=tuple(Item(index=i, payload=one.items[i], length=3, cost_ms=1.0) for i in indexes),
+        options=None,
+        lane=Lane.INTERACTIVE,
+        priority=5,
+        arrived=50.0,
+    )
+    done = Finished(work, tuple(outcomes), spent or Spent(), device_ms=4.0, finished=50.020)
+    return of_finished(one, done, wall=CREATED + 0.030, clock=50.025, worker="w", max_attempts=3)
+
+
+def vector(value: int) -> Output:
+    return Output({"dense": {"dims": 1, "dtype": "float32", "values": bytes([value])}}, tokens=value)
+
+
+def rows(completion: Completion) -> list[dict[str, Any]]:
+    assert completion.result is not None
+    return unpack_rows(completion.result)
+
+
+def test_a_job_whose_items_all_ran_succeeds_with_rows_in_the_callers_order() -> None:
+    done = finished(held([{"id": "a", "text": "x"}, {"text": "y"}]), [vector(1), vector(2)])
+    assert done.state == "succeeded"
+    assert done.error is None
+    assert [row.get("id") for row in rows(done)] == ["a", None]
+    assert [row["tokens"] for row in rows(done)] == [1, 2]
+    assert done.usage == {"items": 2, "tokens": 3}
+
+
+def test_an_item_refused_at_the_door_keeps_its_slot_between_its_neighbours() -> None:
+    fault = as_data(EmptyText())
+    done = finished(held([{"text": "x"}, {"id": "b", "text": ""}, {"text": "z"}], {1: fault}), [vector(1), vector(3)])
+    assert done.state == "succeeded"
+    assert done.items_failed == 1
+    assert [row.get("tokens") for row in rows(done)] == [1, None, 3]
+    assert rows(done)[1] == {"id": "b", "error": fault}
+
+
+def test_a_failed_item_leaves_its_neighbours_alone() -> None:
+    done = finished(held([{"text": "x"}, {"text": "y"}]), [NotFinite(), vector(2)])
+    assert done.state == "succeeded"
+    assert rows(done)[0]["error"]["code"] == "not_finite"
+    assert rows(done)[1]["tokens"] == 2
+
+
+def test_a_job_fails_with_its_items_common_error() -> None:
+    done = finished(held([{"text": "x"}, {"text": "y"}]), [OutOfMemory(), OutOfMemory()])
+    assert done.state == "failed"
+    assert done.error is not None
+    assert done.error["code"] == "out_of_memory"
+
+
+def test_a_job_whose_items_failed_for_several_reasons_says_so() -> None:
+    done = finished(held([{"text": "x"}, {"text": "y"}]), [OutOfMemory(), ModelFailed()])
+    assert done.error is not None
+    assert done.error["code"] == "all_items_failed"
+    assert [row["error"]["code"] for row in rows(done)] == ["out_of_memory", "model_failed"]
+
+
+def test_a_job_past_its_deadline_expires() -> None:
+    done = of_error(held([{"text": "x"}]), DeadlinePassed(), wall=CREATED + 1, worker="w")
+    assert done.state == "expired"
+
+
+def test_an_unknown_model_ends_the_job_with_the_catalogs_own_words() -> None:
+    done = of_error(held([{"text": "x"}]), UnknownModel("mm", ["m"]), wall=CREATED + 1, worker="w")
+    assert done.state == "failed"
+    assert done.error is not None
+    assert done.error["code"] == "model_not_found"
+
+
+class Passing(RoostError):
+    """It may work next time."""
+
+    code = "passing"
+    retryable = True
+
+
+def unreachable_hub() -> LoadFailed:
+    error = LoadFailed("the hub cannot be reached", LoadReason.NETWORK)
+    error.retryable = True
+    return error
+
+
+def test_a_retryable_failure_goes_back_to_its_queue_with_a_delay() -> None:
+    done = finished(held([{"text": "x"}]), [unreachable_hub()])
+    assert done.state == "queued"
+    assert done.run_at == pytest.approx(CREATED + 0.030 + 1.0)
+    assert done.result is None
+
+
+def test_a_retryable_failure_is_final_after_the_last_attempt() -> None:
+    done = finished(held([{"text": "x"}], attempt=3), [unreachable_hub()])
+    assert done.state == "failed"
+    assert done.run_at is None
+
+
+def test_the_timings_add_up_to_the_whole() -> None:
+    done = finished(held([{"text": "x"}]), [vector(1)], Spent(load=0.004, wait=0.003, device=0.006))
+    parts = dict(done.timings)
+    total = parts.pop("total_ms")
+    assert total == pytest.approx(30.0)
+    assert sum(parts.values()) == pytest.approx(total, rel=0.02)
+    assert parts["queue_ms"] == pytest.approx(3.0)
+    assert parts["device_ms"] == pytest.approx(6.0)
