@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A message that came in. `lost`: 0 on a first delivery, 1 on a repeated one, 2 if it was running when it was lost."""
+    """A message that came in. `lost`: 0 on a first delivery, 1 on a repeated one, 2 if it ran when it was lost."""
 
     key: str
     job: Submission
