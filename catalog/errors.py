@@ -45,6 +45,17 @@ class UnknownModel(CatalogError):
         super().__init__(f"Model {name[:200]!r} is not in the catalog.{hint}", param="model")
 
 
+class AmbiguousModel(UnknownModel):
+    """A bare name that several models share; give the whole id."""
+
+    def __init__(self, name: str, ids: Sequence[str]) -> None:
+        super().__init__(name, ())
+        self.nearest = list(ids)[:3]
+        names = " or ".join(repr(i) for i in self.nearest)
+        self.message = f"The name {name[:200]!r} fits {len(ids)} models; give the whole id, such as {names}."
+        self.args = (self.message,)
+
+
 class UnsupportedVerb(CatalogError):
     """The model does not do this; choose a model that lists the verb."""
 

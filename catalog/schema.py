@@ -1,7 +1,7 @@
 """The shape of a model's YAML. Strict: an unknown key is an error that names it.
 
-A spec says what a model is (facts) and how its family loads it. A profile is a named variant, addressed `model:profile`,
-that overrides load-time or run-time options.
+A spec says what a model is (facts) and how its family loads it. A profile is a named variant, addressed
+`model:profile`, that overrides load-time or run-time options.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from catalog.terms import Verb
 
 Dim = Annotated[int, Field(ge=1, le=65_536)]
+ProfileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=60)]
 
 
 class _Strict(BaseModel):
@@ -42,6 +43,13 @@ class EncodeFacts(_Strict):
     matryoshka: tuple[Dim, ...] = ()
     prompts: dict[str, str] = Field(default_factory=dict)
     outputs: tuple[Literal["dense", "sparse", "multivector"], ...] = ("dense",)
+
+    @model_validator(mode="after")
+    def _matryoshka_is_shorter(self) -> EncodeFacts:
+        longest = max(self.matryoshka, default=0)
+        if longest > self.dims:
+            raise ValueError(f"matryoshka has {longest}, more than the model's {self.dims} dims")
+        return self
 
 
 class Tasks(_Strict):
@@ -87,7 +95,7 @@ class Spec(_Strict):
     cost: CostCoefficients | None = None
     load: dict[str, Any] = Field(default_factory=dict)
     run: dict[str, Any] = Field(default_factory=dict)
-    profiles: dict[str, Profile] = Field(default_factory=dict)
+    profiles: dict[ProfileName, Profile] = Field(default_factory=dict)
     verified: bool = False
 
     @model_validator(mode="after")
