@@ -56,12 +56,17 @@ jobs = Table(
         comment="counts changes of state; the SSE event id",
     ),
     Column("created_at", _moment, nullable=False),
-    Column("run_at", _moment, comment="not to be sent to a worker before this"),
+    Column("queued_at", _moment, nullable=False, comment="start of this series of attempts: acceptance, or a retry"),
+    Column("run_at", _moment, comment="when the sweeper looks next whether the job has a message; null: never looked"),
     Column("started_at", _moment),
     Column("finished_at", _moment),
     Column("deadline_at", _moment),
     Column("expires_at", _moment, comment="end of retention, once finished"),
-    Column("lease_until", _moment, comment="a running job whose worker is silent goes back after this"),
+    Column(
+        "lease_until",
+        _moment,
+        comment="a running job whose worker is silent goes back after this; on a queued job: it was lost while running",
+    ),
     Column("worker", Text),
     Column("retention_s", Integer, nullable=False),
     Column("tags", ARRAY(Text), nullable=False, server_default=text("'{}'")),
@@ -76,6 +81,12 @@ jobs = Table(
     Column("result", LargeBinary),
     CheckConstraint("state IN ('queued','running','succeeded','failed','cancelled','expired')", name="state_known"),
     Index("ix_jobs_open", "state", "id", postgresql_where=text("state IN ('queued','running')")),
+    Index("ix_jobs_run_at", "run_at", postgresql_where=text("state = 'queued' AND run_at IS NOT NULL")),
+    Index(
+        "ix_jobs_deadline_at",
+        "deadline_at",
+        postgresql_where=text("state IN ('queued','running') AND deadline_at IS NOT NULL"),
+    ),
     Index("ix_jobs_not_succeeded", "caller", "state", "id", postgresql_where=text("state <> 'succeeded'")),
     Index("ix_jobs_caller_id", "caller", "id"),
     Index("ix_jobs_caller_model_id", "caller", "model", "id"),
@@ -89,4 +100,12 @@ jobs = Table(
         postgresql_where=text("idempotency_key IS NOT NULL"),
     ),
     postgresql_with={"fillfactor": "80"},
+)
+
+marks = Table(
+    "marks",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    comment="what the sweeper remembers from one run to the next",
 )
