@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from enum import StrEnum
 
 
 class RoostError(Exception):
@@ -68,10 +69,31 @@ class InvalidOption(CatalogError):
     code = "invalid_option"
 
 
+class WeightsReason(StrEnum):
+    """Why a model's files cannot be had. The values are those of `engine.errors.LoadReason`."""
+
+    NOT_FOUND = "not_found"
+    GATED = "gated"
+    NETWORK = "network"
+    CORRUPT = "corrupt"
+    UNKNOWN = "unknown"
+
+
 class WeightsUnavailable(CatalogError):
     """The model's files can be had neither from a folder, nor from an installed package, nor from the hub."""
 
     code = "weights_unavailable"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        param: str | None = None,
+        reason: WeightsReason = WeightsReason.NOT_FOUND,
+    ) -> None:
+        self.reason = reason
+        self.retryable = reason is WeightsReason.NETWORK
+        super().__init__(message, param=param)
 
 
 def nearest(name: str, known: Sequence[str], count: int = 3) -> list[str]:
