@@ -33,6 +33,7 @@ class LoadFailed(EngineError):
 
     def __init__(self, message: str, reason: LoadReason) -> None:
         self.reason = reason
+        self.retryable = reason in (LoadReason.NETWORK, LoadReason.OUT_OF_MEMORY)
         super().__init__(message)
 
 
@@ -83,3 +84,21 @@ class DeviceLost(EngineError):
 
     code = "device_lost"
     retryable = True
+
+
+class DeadlinePassed(EngineError):
+    """The job's deadline passed before the device came to it; give it more time or a higher priority."""
+
+    code = "deadline_passed"
+
+
+class DeviceUnavailable(EngineError):
+    """The device that was asked for is not there; the message says what ROOST_DEVICE may be on this machine."""
+
+    code = "device_unavailable"
+
+
+class InvalidBudget(EngineError):
+    """ROOST_BUDGET cannot be read or the device does not have that much; give bytes, 8GiB, or a share such as 60%."""
+
+    code = "invalid_budget"

@@ -8,13 +8,14 @@ Heavy libraries are imported inside `load`, so that reading the catalog costs no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
 from catalog.schema import Spec
+from catalog.terms import Verb
 from engine.types import Batch, Footprint, Outcome
 
 
@@ -27,7 +28,8 @@ class LoadOptions(BaseModel):
 class Adapter(ABC):
     """One model of one family on one device. Calls never overlap on one adapter unless `lanes` says so.
 
-    Life: `__init__` (cheap, no memory) → `footprint` → `load` → many `run` → `unload` (gives all memory back).
+    Life: `__init__` (cheap, no memory) → `footprint` → `load` → many `run` → `unload` (gives all memory back); then
+    perhaps `load` again, on the same object.
     """
 
     options: ClassVar[type[LoadOptions]] = LoadOptions
@@ -39,6 +41,11 @@ class Adapter(ABC):
         self.load_options = options
         self.folder = folder
         self.device = device
+
+    @classmethod
+    def group(cls, verb: Verb, options: Any) -> Hashable:
+        """What separates batches of this family: items run together only if this is equal. None mixes all options."""
+        return None
 
     @abstractmethod
     def footprint(self) -> Footprint:
@@ -59,3 +66,10 @@ class Adapter(ABC):
         An item that cannot be read becomes an EngineError in its place and leaves its neighbours alone. Raises
         OutOfMemory or DeviceLost for the whole batch; any other exception is isolated to an item by the runner.
         """
+
+    def held(self) -> int | None:
+        """Bytes that the loaded weights take, by the framework's own count; None lets the engine probe the device."""
+        return None
+
+    def interrupt(self) -> None:  # noqa: B027 - a family may have nothing to interrupt
+        """Ask a load or run in progress to end soon, by any error. Called from another thread; may do nothing."""
