@@ -1,8 +1,8 @@
 """Transactions on Postgres that survive its restarts, for threads and for asyncio.
 
-A function of the store takes a Connection and is written once. `Database.run(fn, …)` and `await AsyncDatabase.run(fn, …)`
-give it a transaction and repeat it when the connection was lost, so it must be safe to repeat. What cannot be had within
-`patience_s` is a StoreUnavailable or an Overloaded, never a driver's error.
+A function of the store takes a Connection and is written once. `Database.run(fn, …)` and
+`await AsyncDatabase.run(fn, …)` give it a transaction and repeat it when the connection was lost, so it must be safe to
+repeat. What cannot be had within `patience_s` is a StoreUnavailable or an Overloaded, never a driver's error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import orjson
 import psycopg
 from sqlalchemy import URL, Connection, create_engine, make_url
-from sqlalchemy.exc import DBAPIError, TimeoutError as PoolTimeout
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from tasks.errors import Overloaded, StoreUnavailable, TaskError

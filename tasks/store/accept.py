@@ -60,7 +60,7 @@ def insert(conn: Connection, jobs: Sequence[Submission]) -> Accepted:
 
 
 def _holders(conn: Connection, jobs: Sequence[Submission]) -> dict[UUID, Existing]:
-    """The jobs that hold these keys. Those past their retention are deleted, so that the next round can take the key."""
+    """The jobs that hold these keys. Those past their retention are deleted, so that the next round gets the key."""
     found = conn.exec_driver_sql(
         _KEYED,
         {

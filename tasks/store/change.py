@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import Connection
 
 from tasks.errors import JobNotFound
-from tasks.jobs import Event, Job, State
+from tasks.jobs import Event, Job
 from tasks.store import read
 from tasks.store.guards import before
-from tasks.store.rows import JOB_COLUMNS, job_of, moment
+from tasks.store.rows import JOB_COLUMNS, job_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,8 @@ class Changed:
 
 
 _CANCEL = f"""
-UPDATE jobs SET state = 'cancelled', finished_at = %(now)s, version = version + 1, lease_until = NULL,
-  expires_at = %(now)s::timestamptz + make_interval(secs => retention_s)
+UPDATE jobs SET state = 'cancelled', finished_at = now(), version = version + 1, lease_until = NULL,
+  expires_at = now() + make_interval(secs => retention_s)
 WHERE id = %(id)s AND caller = %(caller)s AND {before(Event.CANCEL)}
 RETURNING {JOB_COLUMNS}
 """
@@ -41,22 +42,22 @@ RETURNING {JOB_COLUMNS}
 """
 
 
-def cancel(conn: Connection, id_: UUID, caller: str, now: float) -> Changed:
+def cancel(conn: Connection, id_: UUID, caller: str) -> Changed:
     """Cancel an open job: after this commits, no result of it can be written. Raises JobNotFound.
 
     Cancelling twice changes nothing the second time; a job that ended otherwise is left as it is.
     """
-    return _apply(conn, _CANCEL, {"id": id_, "caller": caller, "now": moment(now)})
+    return _apply(conn, _CANCEL, {"id": id_, "caller": caller})
 
 
-def retry(conn: Connection, id_: UUID, caller: str, now: float) -> Changed:
+def retry(conn: Connection, id_: UUID, caller: str, now: datetime) -> Changed:
     """Queue a job that failed, was cancelled or expired once more, as its first attempt. Raises JobNotFound.
 
     Error and result are cleared and the fence rises, so a worker that still runs the old attempt cannot commit it. A
     deadline moves on to leave the job as much time as it had at first. Publish it after the commit
     (`read.submissions` gives the message).
     """
-    return _apply(conn, _RETRY, {"id": id_, "caller": caller, "now": moment(now)})
+    return _apply(conn, _RETRY, {"id": id_, "caller": caller, "now": now})
 
 
 def _apply(conn: Connection, statement: str, parameters: Mapping[str, object]) -> Changed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import IntEnum, StrEnum
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from tasks.jobs import Event, State
 from tasks.messages import Submission
 from tasks.store.accept import insert
 from tasks.store.guards import before
-from tasks.store.rows import SUBMITTED, clean, columns, insert_sql, json_text, moment, submitted, unnest
+from tasks.store.rows import clean, columns, json_text, unnest
 
 
 class Lost(IntEnum):
@@ -55,13 +56,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The answer for one request. `submission` has the new fence and attempt, and its inputs, when the verdict is RUN.
+    """The answer for one request. `job`, set for the verdict RUN only, has the new fence and attempt, and its inputs.
 
     State, version and error are the row's after the claim; None and 0 when there is no row.
     """
 
-    submission: Submission
+    id: UUID
     verdict: Verdict
+    job: Submission | None = None
     state: State | None = None
     version: int = 0
     error: Mapping[str, object] | None = None
@@ -69,30 +71,30 @@ class Claimed:
 
 _CLAIM = f"""
 WITH asked AS MATERIALIZED (
-  SELECT jobs.id, t.wants, t.lost, jobs.state,
-         (t.lost >= {Lost.RUNNING:d} OR jobs.state = 'running' OR jobs.lease_until IS NOT NULL)::int AS spent
+  SELECT jobs.id, t.wants, t.lost, jobs.state, spent,
+         jobs.attempt + spent > %(max_attempts)s OR jobs.fence >= %(max_deliveries)s AS given_up
   FROM unnest(%(id)b::uuid[], %(lost)b::int4[], %(wants)b::bool[]) AS t(id, lost, wants)
   JOIN jobs ON jobs.id = t.id
+  CROSS JOIN LATERAL (
+    SELECT (t.lost >= {Lost.RUNNING:d} OR jobs.state = 'running' OR jobs.lease_until IS NOT NULL)::int
+  ) AS counted(spent)
   WHERE {before(Event.LOSE)}
-    AND NOT (t.lost = {Lost.NO:d} AND jobs.state = 'running' AND coalesce(jobs.lease_until > %(now)s, false))
+    AND NOT (t.lost = {Lost.NO:d} AND jobs.state = 'running' AND coalesce(jobs.lease_until > now(), false))
   ORDER BY jobs.id FOR NO KEY UPDATE OF jobs
-), judged AS (
-  SELECT asked.*, jobs.attempt + asked.spent > %(max_attempts)s OR jobs.fence >= %(max_deliveries)s AS given_up
-  FROM asked JOIN jobs ON jobs.id = asked.id
 )
 UPDATE jobs SET
   fence = jobs.fence + 1,
   attempt = CASE WHEN given_up THEN jobs.attempt ELSE jobs.attempt + spent END,
   state = CASE WHEN given_up THEN 'failed' ELSE 'queued' END,
-  version = jobs.version + (given_up OR judged.state = 'running')::int,
+  version = jobs.version + (given_up OR asked.state = 'running')::int,
   error = CASE WHEN NOT given_up THEN jobs.error
                WHEN lost = {Lost.TIMED_OUT:d} THEN %(time_limit)s::jsonb ELSE %(worker_lost)s::jsonb END,
-  finished_at = CASE WHEN given_up THEN %(now)s::timestamptz END,
-  expires_at = CASE WHEN given_up THEN %(now)s::timestamptz + make_interval(secs => jobs.retention_s) END,
+  finished_at = CASE WHEN given_up THEN now() END,
+  expires_at = CASE WHEN given_up THEN now() + make_interval(secs => jobs.retention_s) END,
   worker = CASE WHEN given_up THEN jobs.worker ELSE %(worker)s END,
   started_at = CASE WHEN given_up THEN jobs.started_at END,
   lease_until = NULL
-FROM judged WHERE jobs.id = judged.id
+FROM asked WHERE jobs.id = asked.id
 RETURNING jobs.id, given_up, jobs.state, jobs.version, jobs.fence, jobs.attempt, jobs.error,
           CASE WHEN wants AND NOT given_up THEN jobs.inputs END
 """
@@ -100,14 +102,12 @@ RETURNING jobs.id, given_up, jobs.state, jobs.version, jobs.fence, jobs.attempt,
 _STANDING = "SELECT id, state, version, error FROM jobs WHERE id = ANY(%(ids)s::uuid[])"
 
 
-def claim(
-    conn: Connection, requests: Sequence[tuple[Submission, int]], worker: str, limits: Limits, now: float
-) -> list[Claimed]:
+def claim(conn: Connection, requests: Sequence[tuple[Submission, int]], worker: str, limits: Limits) -> list[Claimed]:
     """Take jobs of which another copy may exist; one answer for each request, in order.
 
     Raises the fence, so that whoever held a job before can no longer commit it. An attempt is counted when the job was
-    running: by the message (`Lost.RUNNING`), by the row, or by the lease that a lost run left on it. A job without a row
-    that was never stored gets one.
+    running: by the message (`Lost.RUNNING`), by the row, or by the lease that a lost run left on it. A job that was
+    never stored gets its row here.
     """
     most: dict[UUID, tuple[Submission, int]] = {}
     for job, lost in requests:
@@ -116,16 +116,16 @@ def claim(
     unstored = [job for job, _ in most.values() if not job.stored]
     if unstored:
         insert(conn, unstored)
-    taken = _take(conn, sorted(most.values(), key=lambda r: r[0].id), worker, limits, now)
+    taken = _take(conn, sorted(most.values(), key=lambda r: r[0].id), worker, limits)
     standing = _standing(conn, [id_ for id_ in most if id_ not in taken])
     return [
-        taken[job.id] if job.id in taken and most[job.id][0] is job else _left(job, taken, standing)
+        taken[job.id] if job.id in taken and most[job.id][0] is job else _left(job.id, taken, standing)
         for job, _ in requests
     ]
 
 
 def _take(
-    conn: Connection, requests: Sequence[tuple[Submission, int]], worker: str, limits: Limits, now: float
+    conn: Connection, requests: Sequence[tuple[Submission, int]], worker: str, limits: Limits
 ) -> dict[UUID, Claimed]:
     jobs = {job.id: job for job, _ in requests}
     rows = conn.exec_driver_sql(
@@ -134,7 +134,6 @@ def _take(
             "id": list(jobs),
             "lost": [int(lost) for _, lost in requests],
             "wants": [not job.inputs for job in jobs.values()],
-            "now": moment(now),
             "worker": clean(worker),
             "max_attempts": limits.max_attempts,
             "max_deliveries": limits.max_deliveries,
@@ -144,35 +143,35 @@ def _take(
     )
     taken = {}
     for id_, given_up, state, version, fence, attempt, error, inputs in rows:
-        verdict = Verdict.GIVEN_UP if given_up else Verdict.RUN
-        job = replace(
-            jobs[id_], stored=True, fence=fence, attempt=attempt, inputs=jobs[id_].inputs or bytes(inputs or b"")
+        old = jobs[id_]
+        ours = replace(old, stored=True, fence=fence, attempt=attempt, inputs=old.inputs or bytes(inputs or b""))
+        taken[id_] = (
+            Claimed(id_, Verdict.GIVEN_UP, None, State(state), version, error)
+            if given_up
+            else Claimed(id_, Verdict.RUN, ours, State(state), version, error)
         )
-        taken[id_] = Claimed(job, verdict, State(state), version, error)
     return taken
 
 
-def _standing(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, tuple[State, int, Mapping[str, object] | None]]:
+_STANDING = "SELECT id, state, version, error FROM jobs WHERE id = ANY(%(ids)s::uuid[])"
+
+
+def _standing(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, Claimed]:
+    """What the rows say of jobs that could not be taken."""
     if not ids:
         return {}
     rows = conn.exec_driver_sql(_STANDING, {"ids": ids})
-    return {id_: (State(state), version, error) for id_, state, version, error in rows}
+    return {
+        id_: Claimed(id_, Verdict.ENDED if State(state).final else Verdict.BUSY, None, State(state), version, error)
+        for id_, state, version, error in rows
+    }
 
 
-def _left(
-    job: Submission,
-    taken: Mapping[UUID, Claimed],
-    standing: Mapping[UUID, tuple[State, int, Mapping[str, object] | None]],
-) -> Claimed:
-    """The answer for a request that did not get its job: the row says why."""
-    if job.id in taken:
-        other = taken[job.id]
-        verdict = Verdict.BUSY if other.verdict is Verdict.RUN else Verdict.ENDED
-        return Claimed(job, verdict, other.state, other.version, other.error)
-    if job.id not in standing:
-        return Claimed(job, Verdict.UNKNOWN)
-    state, version, error = standing[job.id]
-    return Claimed(job, Verdict.ENDED if state.final else Verdict.BUSY, state, version, error)
+def _left(id_: UUID, taken: Mapping[UUID, Claimed], standing: Mapping[UUID, Claimed]) -> Claimed:
+    """The answer for a request that did not get its job, perhaps because another request of the same call did."""
+    if id_ in taken:
+        return replace(taken[id_], verdict=Verdict.BUSY if taken[id_].job else Verdict.ENDED, job=None)
+    return standing.get(id_, Claimed(id_, Verdict.UNKNOWN))
 
 
 _INPUTS = "SELECT id, inputs FROM jobs WHERE id = ANY(%(ids)s::uuid[])"
@@ -188,66 +187,55 @@ _HELD = columns(id="uuid", fence="int4")
 
 _START = f"""
 UPDATE jobs SET state = 'running', worker = %(worker)s, lease_until = %(lease)s, fence = t.fence,
-  started_at = coalesce(jobs.started_at, %(now)s), version = jobs.version + (jobs.state <> 'running')::int
+  started_at = coalesce(jobs.started_at, now()), version = jobs.version + (jobs.state <> 'running')::int
 FROM {unnest(_HELD)}
 WHERE jobs.id = t.id AND jobs.fence <= t.fence AND {before(Event.START)}
 RETURNING jobs.id, jobs.version
 """
 
-_START_UNSTORED = insert_sql(
-    (*SUBMITTED, *columns(worker="text", lease_until="timestamptz", started_at="timestamptz")),
-    f"""ON CONFLICT (id) DO UPDATE SET state = 'running', worker = EXCLUDED.worker, lease_until = EXCLUDED.lease_until,
-  fence = EXCLUDED.fence, started_at = coalesce(jobs.started_at, EXCLUDED.started_at),
-  version = jobs.version + (jobs.state <> 'running')::int
-WHERE jobs.fence <= EXCLUDED.fence AND {before(Event.START)} RETURNING jobs.id, jobs.version""",
-)
 
+def start(
+    conn: Connection,
+    held: Sequence[tuple[UUID, int]],
+    worker: str,
+    lease_until: datetime,
+    unstored: Sequence[Submission] = (),
+) -> dict[UUID, int]:
+    """Mark jobs running under a lease, given with their fences; the ids still ours, with their rows' versions.
 
-def start(conn: Connection, jobs: Sequence[Submission], worker: str, now: float, lease_until: float) -> dict[UUID, int]:
-    """Mark jobs running under a lease; the ids still ours, with their rows' versions. Drop the others: ended or taken.
-
-    A job without a row (`stored=False`) gets one here, so that its attempt counts if it kills its worker.
+    Drop the others: they were ended or taken, or they have no row. Those `unstored` get theirs first, so that an
+    attempt counts that kills its worker.
     """
-    stored = sorted((job for job in jobs if job.stored), key=lambda job: job.id)
-    unstored = sorted((job for job in jobs if not job.stored), key=lambda job: job.id)
-    ours: dict[UUID, int] = {}
-    if stored:
-        common = {"worker": clean(worker), "now": moment(now), "lease": moment(lease_until)}
-        held = {"id": [job.id for job in stored], "fence": [job.fence for job in stored]}
-        ours |= _versions(conn, _START, common | held)
     if unstored:
-        extra = {
-            "worker": [clean(worker) for _ in unstored],
-            "lease_until": [moment(lease_until) for _ in unstored],
-            "started_at": [moment(now) for _ in unstored],
-        }
-        ours |= _versions(conn, _START_UNSTORED, submitted(unstored, State.RUNNING) | extra)
-    return ours
-
-
-def _versions(conn: Connection, statement: str, parameters: Mapping[str, object]) -> dict[UUID, int]:
-    return {row[0]: row[1] for row in conn.exec_driver_sql(statement, dict(parameters))}
+        insert(conn, unstored)
+    return dict(_held(conn, _START, worker, [*held, *((job.id, job.fence) for job in unstored)], lease_until))
 
 
 _BEAT = f"""
 UPDATE jobs SET lease_until = %(lease)s FROM {unnest(_HELD)}
 WHERE jobs.id = t.id AND jobs.fence = t.fence AND jobs.state = 'running' AND jobs.worker = %(worker)s
-RETURNING jobs.id
+RETURNING jobs.id, jobs.version
 """
 
 
-def beat(conn: Connection, worker: str, held: Sequence[tuple[UUID, int]], lease_until: float) -> set[UUID]:
+def beat(conn: Connection, worker: str, held: Sequence[tuple[UUID, int]], lease_until: datetime) -> set[UUID]:
     """Renew the leases of running jobs, given with their fences; the ids still ours. The others were ended or taken."""
+    return {row[0] for row in _held(conn, _BEAT, worker, held, lease_until)}
+
+
+def _held(
+    conn: Connection, statement: str, worker: str, held: Sequence[tuple[UUID, int]], lease_until: datetime
+) -> list[tuple[UUID, int]]:
     if not held:
-        return set()
+        return []
     ordered = sorted(held)
     rows = conn.exec_driver_sql(
-        _BEAT,
+        statement,
         {
             "id": [id_ for id_, _ in ordered],
             "fence": [fence for _, fence in ordered],
             "worker": clean(worker),
-            "lease": moment(lease_until),
+            "lease": lease_until,
         },
     )
-    return {row[0] for row in rows}
+    return [(id_, version) for id_, version in rows]

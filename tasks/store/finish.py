@@ -65,8 +65,8 @@ _NOW = "SELECT id, version, state FROM jobs WHERE id = ANY(%(ids)s::uuid[])"
 def finish(conn: Connection, completions: Sequence[Completion]) -> list[Ended]:
     """Write how jobs ended, with their results; one answer for each completion, in order.
 
-    A completion applies only to an open job that no newer delivery holds; a job written twice keeps what came first. Jobs
-    without a row (`stored=False`) get one. State `queued` requeues: the next attempt, sent again at `run_at`.
+    A completion applies only to an open job that no newer delivery holds; a job written twice keeps what came first.
+    Jobs without a row (`stored=False`) get one. State `queued` requeues: the next attempt, sent again at `run_at`.
     """
     first: dict[UUID, Completion] = {}
     for completion in sorted(completions, key=lambda c: -c.submission.fence):

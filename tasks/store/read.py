@@ -62,7 +62,7 @@ def result(conn: Connection, id_: UUID, caller: str) -> Result:
 
 
 def submissions(conn: Connection, ids: Sequence[UUID]) -> list[Submission]:
-    """The messages of stored jobs, to send them again. `checked` is set; inputs too large for a message are left out."""
+    """Stored jobs, to send them again: `checked` is set, and inputs too large for a message are left out."""
     return [submission_of(row) for row in conn.exec_driver_sql(_SUBMISSIONS, {"ids": list(ids)})]
 
 
@@ -70,7 +70,7 @@ def page(conn: Connection, caller: str, filters: Filters, cursor: str | None, li
     """A caller's jobs, newest first, `limit` at most. Raises InvalidRequest for a bad cursor."""
     where, parameters = _conditions(caller, filters, cursor)
     rows = conn.exec_driver_sql(
-        f"SELECT {JOB_COLUMNS} FROM jobs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT %(limit)s",  # noqa: S608
+        f"SELECT {JOB_COLUMNS} FROM jobs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT %(limit)s",
         {**parameters, "limit": limit + 1},
     ).all()
     found = tuple(job_of(row) for row in rows[:limit])

@@ -1,8 +1,9 @@
 """Jobs as rows, both ways. Pure.
 
 Text that Postgres cannot hold is made holdable here, since one bad row would fail its whole batch: U+0000 and lone
-surrogates become U+FFFD, in text and in JSON; NaN and infinities in JSON become null. The door refuses them earlier where
-a caller could have sent them; what is left comes from models and libraries. Inputs and results are bytes and keep all.
+surrogates become U+FFFD, in text and in JSON; NaN and infinities in JSON become null. The door refuses them earlier
+where a caller could have sent them; what is left comes from models and libraries. Inputs and results are bytes and keep
+all.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
-from uuid import UUID
+from typing import Any
 
 import msgpack
 import orjson
@@ -20,30 +20,36 @@ from catalog.terms import Lane, Verb
 from tasks.jobs import Job, State
 from tasks.messages import INLINE_BYTES, Submission
 
-JOB_FIELDS = (
-    "id caller verb model revision lane priority state items items_failed cost_ms device_ms attempt fence version "
-    "created_at started_at finished_at deadline_at expires_at tags options error timings usage idempotency_key worker"
-).split()
-JOB_COLUMNS = ", ".join(f"jobs.{name}" for name in JOB_FIELDS)
+_JOB = tuple(Job.__dataclass_fields__)
+JOB_COLUMNS = ", ".join(f"jobs.{name}" for name in _JOB)
 """What a Job is read from, in its order. `inputs`, `result` and `door` are never among them."""
 
-SUBMISSION_COLUMNS = (
-    "jobs.id, jobs.caller, jobs.verb, jobs.model, jobs.revision, jobs.lane, jobs.bucket, jobs.priority, jobs.options, "
-    f"CASE WHEN octet_length(jobs.inputs) <= {INLINE_BYTES} THEN jobs.inputs ELSE ''::bytea END, "
-    "jobs.door, jobs.queued_at, jobs.deadline_at, jobs.retention_s, jobs.tags, jobs.idempotency_key, jobs.body_hash, "
-    "jobs.fence, jobs.attempt"
-)
+_SUBMISSION = {
+    "id": "id",
+    "caller": "caller",
+    "verb": "verb",
+    "model": "model",
+    "revision": "revision",
+    "lane": "lane",
+    "bucket": "bucket",
+    "priority": "priority",
+    "options": "options",
+    "inputs": f"CASE WHEN octet_length(inputs) <= {INLINE_BYTES} THEN inputs END",
+    "door": "door",
+    "created": "extract(epoch FROM queued_at)::float8",
+    "deadline": "extract(epoch FROM deadline_at)::float8",
+    "retention_s": "retention_s",
+    "tags": "tags",
+    "idempotency_key": "idempotency_key",
+    "body_hash": "body_hash",
+    "fence": "fence",
+    "attempt": "attempt",
+}
+SUBMISSION_COLUMNS = ", ".join(_SUBMISSION.values())
 """What a Submission is rebuilt from; inputs too large for a message stay where they are."""
 
 _LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 _SAFE = str.maketrans({"\0": "\N{REPLACEMENT CHARACTER}"})
-
-
-class Row(Protocol):
-    """A row as the driver gives it: positions only."""
-
-    def __getitem__(self, index: int, /) -> Any: ...
-    def __len__(self) -> int: ...
 
 
 def moment(seconds: float) -> datetime:
@@ -95,26 +101,24 @@ def door(job: Submission) -> bytes:
     return bytes(msgpack.packb([list(job.lengths), list(job.costs), dict(job.faults)]))
 
 
-def job_of(row: Row) -> Job:
+def job_of(row: Sequence[Any]) -> Job:
     """The Job of a row of JOB_COLUMNS."""
-    values = dict(zip(JOB_FIELDS, row, strict=True))  # type: ignore[call-overload]
+    values = dict(zip(_JOB, row, strict=True))
     values.update(verb=Verb(values["verb"]), lane=Lane(values["lane"]), state=State(values["state"]))
     values["tags"] = tuple(values["tags"])
     return Job(**values)
 
 
-def submission_of(row: Row) -> Submission:
-    """The Submission of a row of SUBMISSION_COLUMNS: stored, and to be checked by the worker that gets it."""
-    (id_, caller, verb, model, revision, lane, bucket, priority, options, inputs, door_, queued, deadline, retention,
-     tags, key, body_hash, fence, attempt) = row  # type: ignore[misc] # fmt: skip
-    lengths, costs, faults = msgpack.unpackb(door_, strict_map_key=False)
-    return Submission(
-        id=id_, caller=caller, verb=Verb(verb), model=model, revision=revision, lane=Lane(lane), bucket=bucket,
-        priority=priority, options=options, inputs=bytes(inputs or b""), lengths=lengths, costs=costs, faults=faults,
-        created=queued.timestamp(), deadline=deadline and deadline.timestamp(), retention_s=retention, tags=tuple(tags),
-        idempotency_key=key, body_hash=body_hash and bytes(body_hash), stored=True, checked=True, fence=fence,
-        attempt=attempt,
-    )  # fmt: skip
+def submission_of(row: Sequence[Any]) -> Submission:
+    """The Submission of a row of SUBMISSION_COLUMNS: stored, and to be checked by the worker that gets it.
+
+    Its `created` is the start of this series of attempts, so that a retried job's timings begin at the retry.
+    """
+    values = dict(zip(_SUBMISSION, row, strict=True))
+    lengths, costs, faults = msgpack.unpackb(values.pop("door"), strict_map_key=False)
+    values.update(verb=Verb(values["verb"]), lane=Lane(values["lane"]), inputs=values["inputs"] or b"")
+    values["tags"] = tuple(values["tags"])
+    return Submission(**values, lengths=lengths, costs=costs, faults=faults, stored=True, checked=True)
 
 
 @dataclass(frozen=True, slots=True)

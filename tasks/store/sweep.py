@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -13,7 +14,7 @@ from tasks.errors import DeadlinePassed, WorkerLost, as_data
 from tasks.jobs import Event, State
 from tasks.messages import Submission
 from tasks.store.guards import IS_OPEN, before
-from tasks.store.rows import SUBMISSION_COLUMNS, json_text, moment, submission_of
+from tasks.store.rows import SUBMISSION_COLUMNS, json_text, submission_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +77,19 @@ DELETE FROM jobs WHERE id IN (
 _COUNTS = f"SELECT state, lane, count(*) FROM jobs WHERE {IS_OPEN} GROUP BY state, lane"
 
 
-def expire(conn: Connection, now: float, limit: int) -> list[Moved]:
+def expire(conn: Connection, now: datetime, limit: int) -> list[Moved]:
     """End open jobs whose deadline has passed, running ones too: their results come too late."""
-    parameters = {"now": moment(now), "limit": limit, "error": json_text(as_data(DeadlinePassed()))}
+    parameters = {"now": now, "limit": limit, "error": json_text(as_data(DeadlinePassed()))}
     return _moved(conn, _EXPIRE, parameters)
 
 
-def reclaim(conn: Connection, now: float, max_attempts: int, limit: int) -> list[Moved]:
+def reclaim(conn: Connection, now: datetime, max_attempts: int, limit: int) -> list[Moved]:
     """Take running jobs back whose worker has been silent for the whole lease; fail those whose attempts are spent.
 
     A requeued job keeps its old lease as the mark that an attempt was lost: the next claim counts it.
     """
     error = json_text(as_data(WorkerLost()))
-    return _moved(conn, _RECLAIM, {"now": moment(now), "limit": limit, "max_attempts": max_attempts, "error": error})
+    return _moved(conn, _RECLAIM, {"now": now, "limit": limit, "max_attempts": max_attempts, "error": error})
 
 
 def _moved(conn: Connection, statement: str, parameters: Mapping[str, object]) -> list[Moved]:
@@ -96,26 +97,26 @@ def _moved(conn: Connection, statement: str, parameters: Mapping[str, object]) -
     return [Moved(id_, State(state), version) for id_, state, version in rows]
 
 
-def due(conn: Connection, now: float, limit: int) -> list[Submission]:
+def due(conn: Connection, now: datetime, limit: int) -> list[Submission]:
     """Queued jobs whose `run_at` has come: requeued ones, and those looked at before. Settle each with `looked`."""
-    return [submission_of(row) for row in conn.exec_driver_sql(_DUE, {"now": moment(now), "limit": limit})]
+    return [submission_of(row) for row in conn.exec_driver_sql(_DUE, {"now": now, "limit": limit})]
 
 
-def unseen(conn: Connection, queued_before: float, after: UUID, limit: int) -> list[Submission]:
+def unseen(conn: Connection, queued_before: datetime, after: UUID, limit: int) -> list[Submission]:
     """Queued jobs that the sweeper has never had to send, by id, from beyond `after`: have they a message?"""
-    rows = conn.exec_driver_sql(_UNSEEN, {"before": moment(queued_before), "after": after, "limit": limit})
+    rows = conn.exec_driver_sql(_UNSEEN, {"before": queued_before, "after": after, "limit": limit})
     return [submission_of(row) for row in rows]
 
 
-def looked(conn: Connection, next_look: Mapping[UUID, float]) -> None:
+def looked(conn: Connection, next_look: Mapping[UUID, datetime]) -> None:
     """Set when to look next whether these jobs have a message."""
     ids = sorted(next_look)
-    conn.exec_driver_sql(_LOOKED, {"id": ids, "run_at": [moment(next_look[id_]) for id_ in ids]})
+    conn.exec_driver_sql(_LOOKED, {"id": ids, "run_at": [next_look[id_] for id_ in ids]})
 
 
-def delete(conn: Connection, now: float, limit: int) -> int:
+def delete(conn: Connection, now: datetime, limit: int) -> int:
     """Delete jobs past their retention, with inputs and results; how many."""
-    return conn.exec_driver_sql(_DELETE, {"now": moment(now), "limit": limit}).rowcount
+    return conn.exec_driver_sql(_DELETE, {"now": now, "limit": limit}).rowcount
 
 
 def counts(conn: Connection) -> dict[tuple[State, Lane], int]:
