@@ -32,7 +32,7 @@ MAX_FRAME = 1 << 30
 def encode(*parts: Any) -> bytes:
     """One frame as bytes."""
     body = msgpack.packb(parts)
-    return _HEAD.pack(len(body)) + body
+    return bytes(_HEAD.pack(len(body)) + body)
 
 
 class Decoder:

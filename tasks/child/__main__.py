@@ -23,6 +23,7 @@ from tasks.child.marker import Marker
 from tasks.child.process import die_with_parent, leave_signals_to_parent
 from tasks.child.receiver import Receiver
 from tasks.child.reporter import Reporter
+from tasks.child.wakes import Wakes
 from tasks.db import Database
 from tasks.settings import Settings
 from tasks.store.claim import Limits
@@ -35,7 +36,8 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
     catalog = Catalog.load(settings.catalog_folders)
     device = choose_device(settings.device)
     database = Database(settings.database_url, settings.pool_size)
-    wakes = redis.Redis.from_url(settings.redis_url, socket_timeout=2, socket_connect_timeout=2)
+    valkey = redis.Redis.from_url(settings.redis_url, socket_timeout=2, socket_connect_timeout=2)
+    wakes = Wakes(valkey)
     hand = Hand()
     # The committer reports to the reporter, which puts into the committer: tied by a function looked up when called.
     committer = Committer(database, wakes, lambda report: reporter.committed(report))  # noqa: PLW0108
@@ -51,10 +53,12 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
         taken=receiver.cancel,
     )
     reporter.marker = marker
-    limits = Limits(settings.max_attempts, settings.max_deliveries, settings.job_lease_s)
-    claimer = Claimer(database, worker=worker, limits=limits, admit=receiver.admit, drop=reporter.dropped)
+    limits = Limits(settings.max_attempts, settings.max_deliveries)
+    claimer = Claimer(
+        database, worker=worker, limits=limits, admit=receiver.admit, drop=reporter.dropped, changed=wakes.changed
+    )
     receiver.claimer = claimer
-    heartbeat = Heartbeat(engine, wakes, name=worker, held=hand)
+    heartbeat = Heartbeat(engine, valkey, name=worker, held=hand)
 
     engine.start()
     for thread in (committer, marker, claimer, heartbeat):

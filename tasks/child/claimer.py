@@ -14,14 +14,15 @@ from dataclasses import dataclass, replace
 from tasks.db import Database
 from tasks.errors import StoreUnavailable
 from tasks.messages import Submission
-from tasks.store.claim import Claimed, Limits, claim, inputs
+from tasks.notices import Change
+from tasks.store.claim import Claimed, Limits, Lost, Verdict, claim, inputs
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A message that came in. `lost`: 0 on a first delivery, 1 on a repeated one, 2 if it ran when it was lost."""
+    """A message that came in; `lost` says what is known of an earlier delivery (`tasks.store.claim.Lost`)."""
 
     key: str
     job: Submission
@@ -31,7 +32,7 @@ class Arrival:
     @property
     def needs_claim(self) -> bool:
         """Whether another copy of this job may be running or may have ended it."""
-        return self.lost > 0 or self.job.checked
+        return self.lost > Lost.NO or self.job.checked
 
     @property
     def needs_inputs(self) -> bool:
@@ -50,12 +51,14 @@ class Claimer:
         limits: Limits,
         admit: Callable[[Sequence[Arrival]], None],
         drop: Callable[[Sequence[str]], None],
+        changed: Callable[[Sequence[Change]], None],
     ) -> None:
         self._database = database
         self._worker = worker
         self._limits = limits
         self._admit = admit
         self._drop = drop
+        self._changed = changed
         self._waiting: list[Arrival] = []
         self._condition = threading.Condition()
         self._closed = False
@@ -100,7 +103,8 @@ class Claimer:
                 log.warning("database away; %d jobs wait to be claimed", len(arrivals))
                 self.put(arrivals)
             except Exception:
-                log.exception("%d jobs could not be claimed; their messages come again", len(arrivals))
+                log.exception("%d jobs could not be claimed; the sweeper sends them again", len(arrivals))
+                self._drop([a.key for a in arrivals])
 
     def _look_up(self, arrivals: Sequence[Arrival]) -> None:
         plain = [a for a in arrivals if not a.needs_claim]
@@ -110,11 +114,14 @@ class Claimer:
             self._drop([a.key for a in plain if a.job.id not in found])
         doubtful = [a for a in arrivals if a.needs_claim]
         if doubtful:
-            claimed = {c.id: c for c in self._claim(doubtful)}
-            runnable = [(a, claimed[a.job.id].job) for a in doubtful if a.job.id in claimed]
-            self._admit([replace(a, job=job) for a, job in runnable if job is not None])
-            kept = {a.key for a, job in runnable if job is not None}
-            self._drop([a.key for a in doubtful if a.key not in kept])
+            answers = self._claim(doubtful)
+            ours = [(a, c.job) for a, c in zip(doubtful, answers, strict=True) if c.job is not None]
+            self._admit([replace(a, job=job) for a, job in ours])
+            self._drop([a.key for a, c in zip(doubtful, answers, strict=True) if c.job is None])
+            given_up = [c for c in answers if c.verdict is Verdict.GIVEN_UP]
+            if given_up:
+                log.warning("gave up %d jobs that ended their worker each time", len(given_up))
+                self._changed([Change(c.id, str(c.state), c.version) for c in given_up])
 
     def _claim(self, doubtful: Sequence[Arrival]) -> Sequence[Claimed]:
         return self._database.run(claim, [(a.job, a.lost) for a in doubtful], self._worker, self._limits)

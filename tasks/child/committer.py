@@ -12,9 +12,10 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from uuid import UUID
 
-from tasks import keys, notices
+from tasks import notices
+from tasks.child.wakes import Wakes
 from tasks.db import Database
 from tasks.errors import StoreUnavailable, TaskError, as_data
 from tasks.jobs import State
@@ -25,13 +26,6 @@ log = logging.getLogger(__name__)
 
 MOST_JOBS = 512
 MOST_BYTES = 16 * 2**20
-
-
-class Publishing(Protocol):
-    """The part of a Redis client that the committer needs."""
-
-    def pipeline(self, *, transaction: bool) -> Any:
-        """A pipeline of commands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +43,7 @@ class Committer:
     def __init__(
         self,
         database: Database,
-        wakes: Publishing,
+        wakes: Wakes,
         committed: Callable[[Sequence[tuple[str, str, float, str | None]]], None],
     ) -> None:
         self._database = database
@@ -116,28 +110,19 @@ class Committer:
                 log.exception("the database refused the result of job %s", completions[0].submission.id)
                 return list(self._database.run(finish, [_refused(completions[0])]))
 
-    def _wake(self, batch: Sequence[Ending], by_id: Mapping[Any, Ended]) -> None:
+    def _wake(self, batch: Sequence[Ending], by_id: Mapping[UUID, Ended]) -> None:
         changes = []
         replies: dict[str, list[notices.Reply]] = {}
         for ending in batch:
             completion = ending.completion
             outcome = by_id.get(completion.submission.id)
-            if outcome is None or not outcome.applied:
+            if outcome is None or not outcome.applied or outcome.state is None:
                 continue
-            changes.append(notices.Change(outcome.id, outcome.state, outcome.version))
+            changes.append(notices.Change(outcome.id, outcome.state.value, outcome.version))
             address = completion.submission.reply_to
-            if address is not None and State(outcome.state).final:
-                replies.setdefault(address, []).append(_reply(completion, outcome))
-        if not changes:
-            return
-        try:
-            pipe = self._wakes.pipeline(transaction=False)
-            for address, found in replies.items():
-                pipe.publish(keys.reply(address), notices.pack_replies(found))
-            pipe.publish(keys.CHANGES, notices.pack_changes(changes))
-            pipe.execute()
-        except Exception as error:  # noqa: BLE001 - waiters read the row when the link is back; a result is never lost here
-            log.warning("waiters of %d jobs could not be woken: %s", len(changes), type(error).__name__)
+            if address is not None and outcome.state.final:
+                replies.setdefault(address, []).append(_reply(completion, outcome.state, outcome.version))
+        self._wakes.changed(changes, replies)
 
 
 def _cut(waiting: list[Ending]) -> tuple[list[Ending], list[Ending]]:
@@ -156,13 +141,13 @@ def _status(completion: Completion, outcome: Ended | None) -> str:
     return "succeeded" if completion.state == State.SUCCEEDED else "failed"
 
 
-def _reply(completion: Completion, outcome: Ended) -> notices.Reply:
+def _reply(completion: Completion, state: State, version: int) -> notices.Reply:
     result = completion.result
     travels = result is not None and len(result) <= notices.INLINE_RESULT_BYTES
     return notices.Reply(
-        id=outcome.id,
-        state=outcome.state,
-        version=outcome.version,
+        id=completion.submission.id,
+        state=state.value,
+        version=version,
         attempt=completion.submission.attempt,
         fence=completion.submission.fence,
         items_failed=completion.items_failed,

@@ -17,8 +17,7 @@ from tasks.messages import Submission
 class Held:
     """One job in hand. `received` is a wall-clock time, `arrived` and `started` are on the engine's clock.
 
-    `asked` says that the database was asked to mark it as running, `marked` that it did: the row of a waiting sync call
-    may not exist yet.
+    `marked` says that its row tells it is running, under a lease of ours.
     """
 
     job: Submission
@@ -26,7 +25,6 @@ class Held:
     received: float
     arrived: float
     started: float | None = None
-    asked: bool = False
     marked: bool = False
     ended: bool = False
 
@@ -90,10 +88,10 @@ class Hand:
             return [
                 held
                 for held in self._held.values()
-                if held.started is not None and held.started <= started_before and not held.asked and not held.ended
+                if held.started is not None and held.started <= started_before and not held.marked and not held.ended
             ]
 
-    def asked(self) -> list[Held]:
-        """Jobs that the database knows to be running, or was asked to mark, and that have not ended."""
+    def marked(self) -> list[Held]:
+        """Jobs that are marked as running and have not ended: those whose lease must be renewed."""
         with self._lock:
-            return [held for held in self._held.values() if held.asked and not held.ended]
+            return [held for held in self._held.values() if held.marked and not held.ended]

@@ -11,17 +11,20 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import ParamSpec
 from uuid import UUID
 
-from tasks import keys, notices
+from tasks import notices
 from tasks.child.hand import Hand, Held
+from tasks.child.wakes import Wakes
 from tasks.db import Database
 from tasks.errors import StoreUnavailable
 from tasks.jobs import State
 from tasks.store.claim import beat, start
 
 log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
 
 MARK_AFTER_S = 0.1
 """A job that has run this long is worth a write of its own."""
@@ -34,7 +37,7 @@ class Marker:
         self,
         hand: Hand,
         database: Database,
-        wakes: Any,
+        wakes: Wakes,
         *,
         worker: str,
         lease_s: float,
@@ -67,8 +70,7 @@ class Marker:
     def began(self, fresh: Sequence[Held]) -> None:
         """These jobs have just begun: mark them if they are still running in MARK_AFTER_S, suspects at once."""
         suspects = [held for held in fresh if held.suspect]
-        if suspects:
-            self._mark(suspects)
+        self._try(self._mark, suspects)
         if len(suspects) == len(fresh):
             return
         with self._condition:
@@ -93,15 +95,19 @@ class Marker:
                     self._mark_at = None
                 if beating:
                     self._beat_at = now + self._lease_s / 4
-            try:
-                if marking:
-                    self._mark_due(now)
-                if beating:
-                    self._beat()
-            except StoreUnavailable:
-                log.warning("database away; running jobs are not marked until it is back")
-            except Exception:
-                log.exception("running jobs could not be marked")
+            if marking:
+                self._try(self._mark_due, now)
+            if beating:
+                self._try(self._beat)
+
+    def _try(self, step: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """A job runs on whether or not its row says so; engine threads pass through here and must not fail."""
+        try:
+            step(*args, **kwargs)
+        except StoreUnavailable:
+            log.warning("database away; running jobs are not marked until it is back")
+        except Exception:
+            log.exception("running jobs could not be marked")
 
     def _mark_due(self, now: float) -> None:
         self._mark(self._hand.to_mark(now - MARK_AFTER_S / 2))
@@ -110,40 +116,29 @@ class Marker:
                 self._mark_at = self._mark_at or self._clock() + MARK_AFTER_S
 
     def _mark(self, due: Sequence[Held]) -> None:
+        """Write that these run. A waiting sync call's job gets its row here, so that what kills us is counted."""
         if not due:
             return
-        until = datetime.now(UTC) + timedelta(seconds=self._lease_s)
-        ours = self._database.run(start, [(held.job.id, held.job.fence) for held in due], self._worker, until)
+        stored = [(held.job.id, held.job.fence) for held in due if held.job.stored]
+        unstored = [held.job for held in due if not held.job.stored]
+        ours = self._database.run(start, stored, self._worker, self._until(), unstored)
         for held in due:
-            held.asked = True
             held.marked = held.job.id in ours
         self._lost(due, set(ours))
         changes = [notices.Change(id_, State.RUNNING.value, version) for id_, version in ours.items()]
-        if changes:
-            self._publish(changes)
+        self._wakes.changed(changes)
 
     def _beat(self) -> None:
-        asked = self._hand.asked()
-        self._mark([held for held in asked if not held.marked])
-        marked = [held for held in asked if held.marked]
-        if not marked:
-            return
-        until = datetime.now(UTC) + timedelta(seconds=self._lease_s)
-        ours = self._database.run(beat, self._worker, [(held.job.id, held.job.fence) for held in marked], until)
-        self._lost(marked, ours)
+        marked = self._hand.marked()
+        if marked:
+            held = [(one.job.id, one.job.fence) for one in marked]
+            self._lost(marked, self._database.run(beat, self._worker, held, self._until()))
+
+    def _until(self) -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=self._lease_s)
 
     def _lost(self, asked: Sequence[Held], ours: set[UUID]) -> None:
-        """Give up jobs whose row says they were cancelled or taken. A job without a row yet is still ours."""
-        gone = [
-            str(held.job.id)
-            for held in asked
-            if held.job.id not in ours and not held.ended and (held.marked or held.job.stored)
-        ]
+        """Give up jobs whose row says that they were cancelled or taken."""
+        gone = [str(held.job.id) for held in asked if held.job.id not in ours and not held.ended]
         if gone:
             self._taken(gone)
-
-    def _publish(self, changes: Sequence[notices.Change]) -> None:
-        try:
-            self._wakes.publish(keys.CHANGES, notices.pack_changes(changes))
-        except Exception as error:  # noqa: BLE001 - a change is a hint; event streams read the row when the link is back
-            log.warning("changes could not be published: %s", type(error).__name__)

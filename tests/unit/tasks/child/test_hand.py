@@ -43,11 +43,11 @@ def test_a_job_is_to_be_marked_only_after_it_has_run_for_a_while(hand: Hand) -> 
 
 def test_an_ended_or_marked_job_is_not_marked_again(hand: Hand) -> None:
     [a, b] = hand.started(["a", "b"], 5.0)
-    a.asked = True
+    a.marked = True
     hand.ending("b")
     assert hand.to_mark(9.0) == []
-    assert hand.asked() == [a]
-    assert b not in hand.asked()
+    assert hand.marked() == [a]
+    assert b not in hand.marked()
 
 
 def test_a_job_delivered_before_is_a_suspect(hand: Hand) -> None:

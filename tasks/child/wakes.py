@@ -1,0 +1,34 @@
+"""Publishing to those who wait. A notice is a hint: what cannot be sent is logged, and its readers look at the row."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from tasks import keys
+from tasks.notices import Change, Reply, pack_changes, pack_replies
+
+log = logging.getLogger(__name__)
+
+
+class Wakes:
+    """One pipelined call for a batch: a message to each API process whose callers wait, and one to all."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    def changed(self, changes: Sequence[Change], replies: Mapping[str, Sequence[Reply]] | None = None) -> None:
+        """Tell that these jobs have changed; `replies` are by API process."""
+        if not changes:
+            return
+        pipe = self._redis.pipeline(transaction=False)
+        for address, found in (replies or {}).items():
+            pipe.publish(keys.reply(address), pack_replies(found))
+        pipe.publish(keys.CHANGES, pack_changes(changes))
+        try:
+            pipe.execute()
+        except (RedisError, OSError) as error:
+            log.warning("waiters of %d jobs could not be woken: %s", len(changes), type(error).__name__)
