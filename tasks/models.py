@@ -65,7 +65,7 @@ jobs = Table(
     Column(
         "lease_until",
         _moment,
-        comment="a running job whose worker is silent goes back after this; on a queued job: it was lost while running",
+        comment="end of a running job's lease; kept on a queued job that was lost while it ran",
     ),
     Column("worker", Text),
     Column("retention_s", Integer, nullable=False),
