@@ -87,7 +87,7 @@ def test_the_file_obeys_the_compose_specification(compose: dict[str, Any]) -> No
 
 
 def test_the_same_pieces_run_as_in_the_embedded_stack(services: dict[str, Service]) -> None:
-    expected = {"postgres", "valkey", "migrate", "api", "worker-cpu", "worker-gpu", "jobs", "flower"}
+    expected = {"postgres", "valkey", "migrate", "api", "worker-cpu", "worker-gpu", "jobs", "beat", "flower"}
     assert set(services) == expected
 
 
@@ -142,7 +142,7 @@ def test_every_lasting_service_has_a_health_check_a_restart_policy_and_time_to_s
     for name, service in lasting.items():
         assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}, name
         assert service["restart"] == "unless-stopped", name
-    assert {"postgres", "valkey", "api", "worker-cpu", "worker-gpu", "jobs"} <= {
+    assert {"postgres", "valkey", "api", "worker-cpu", "worker-gpu", "jobs", "beat"} <= {
         name for name, service in lasting.items() if "stop_grace_period" in service
     }
 
@@ -179,7 +179,7 @@ def test_only_the_api_and_flower_are_published_and_on_loopback(services: dict[st
 
 def test_database_and_broker_have_no_way_out(compose: dict[str, Any], services: dict[str, Service]) -> None:
     assert compose["networks"]["inside"] == {"internal": True}
-    for name in ("postgres", "valkey", "migrate", "jobs"):
+    for name in ("postgres", "valkey", "migrate", "jobs", "beat"):
         assert services[name]["networks"] == ["inside"], name
 
 
@@ -217,8 +217,7 @@ def test_every_dockerfile_of_the_file_exists(ours: dict[str, Service]) -> None:
 
 
 def test_the_schedule_runs_once(ours: dict[str, Service]) -> None:
-    beating = [name for name, service in ours.items() if "beat" in service["command"] or "-B" in service["command"]]
-    assert beating == ["jobs"]
+    assert [name for name, service in ours.items() if service["command"] == ["beat"]] == ["beat"]
 
 
 def test_every_image_is_pinned_by_a_version(services: dict[str, Service]) -> None:
