@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 import redis
 from psycopg import sql
-from sqlalchemy import create_engine
 
 from deploy.embedded.errors import EmbeddedError
 from deploy.embedded.postgres import PostgresServer
 from deploy.embedded.valkey import ValkeyServer
-from tasks.models import metadata
+from migrations import migrate
 from tasks.settings import plain_redis
 
 # Before any library reads them: tests never reach for the network, and a developer's own stack is never touched.
@@ -51,7 +50,7 @@ def postgres_server(server_folder: Path) -> Iterator[PostgresServer]:
     except EmbeddedError as error:
         _missing(error)
     with ExitStack() as ending:
-        ending.callback(lambda: server.started and server.stop())
+        ending.callback(server.stop)
         server.start()
         yield server
 
@@ -61,7 +60,7 @@ def database_template(postgres_server: PostgresServer) -> str:
     """The name of a database migrated once, which others are copied from."""
     with postgres_server.connect() as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(_TEMPLATE)))
-    _migrate(postgres_server.url(_TEMPLATE))
+    migrate(postgres_server.url(_TEMPLATE))
     return _TEMPLATE
 
 
@@ -93,7 +92,7 @@ def valkey_server(server_folder: Path) -> Iterator[ValkeyServer]:
     except EmbeddedError as error:
         _missing(error)
     with ExitStack() as ending:
-        ending.callback(lambda: server.started and server.stop())
+        ending.callback(server.stop)
         server.start()
         yield server
 
@@ -112,12 +111,6 @@ def broker_url(valkey_server: ValkeyServer, broker_numbers: Iterator[int]) -> It
     yield url
     with redis.Redis.from_url(plain_redis(url)) as client:
         client.flushdb()
-
-
-def _migrate(url: str) -> None:
-    engine = create_engine(url)
-    metadata.create_all(engine)
-    engine.dispose()
 
 
 def _missing(error: EmbeddedError) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import select
 import shutil
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from urllib.parse import quote
 
 import psycopg
 
+from deploy.embedded import family
 from deploy.embedded.accounts import Account, unprivileged
 from deploy.embedded.errors import EmbeddedError
 from deploy.embedded.ports import chosen
@@ -29,6 +29,8 @@ USER = "roost"
 DATABASE = "roost"
 _SOCKET_PATH_LIMIT = 90
 _START_S = 60.0
+ENDING_S = 20.0
+"""How long to wait for a server that is already ending."""
 SETTINGS: Mapping[str, str] = {
     "max_connections": "100",
     "shared_buffers": "128MB",
@@ -55,6 +57,13 @@ class PostgresServer:
         self.settings = {**SETTINGS, **(settings or {})}
         self._binaries = find_binaries()
         self._process: Process | None = None
+
+    name = "postgres"
+
+    @property
+    def where(self) -> str:
+        """The address it listens on."""
+        return f"127.0.0.1:{self.port}"
 
     @property
     def started(self) -> bool:
@@ -126,11 +135,12 @@ class PostgresServer:
 
     def stop(self) -> bool:
         """End it with a checkpoint; open connections are closed. False when it had to be killed."""
-        return self.process.stop()
+        return self._process is None or self._process.stop()
 
     def kill(self) -> None:
         """Kill the postmaster and every backend at once; the next start recovers from the log."""
-        self.process.kill()
+        if self._process is not None:
+            self._process.kill()
 
     def _answers(self) -> bool:
         try:
@@ -226,7 +236,7 @@ def _remove_stale_pid(data: Path) -> None:
     pid_file = data / "postmaster.pid"
     with contextlib.suppress(FileNotFoundError, ValueError, IndexError):
         pid = int(pid_file.read_text().splitlines()[0])
-        if _is_postgres_of(pid, data) and not _gone_within(pid, 20.0):
+        if _is_postgres_of(pid, data) and not family.gone(pid, ENDING_S):
             raise EmbeddedError(
                 f"PostgreSQL (pid {pid}) already runs on {data}: "
                 "stop the stack that started it, or take another ROOST_DATA_DIR"
@@ -247,17 +257,3 @@ def _is_postgres_of(pid: int, data: Path) -> bool:
     except FileNotFoundError:
         return True
     return str(data) in listed.stdout
-
-
-def _gone_within(pid: int, timeout_s: float) -> bool:
-    """Block until a process that is not our child ends, for a bounded time."""
-    if not hasattr(os, "pidfd_open"):
-        return False
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([descriptor], [], [], timeout_s)[0])
-    finally:
-        os.close(descriptor)

@@ -13,12 +13,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deploy.embedded import family
 from deploy.embedded.accounts import Account
 from deploy.embedded.errors import NotReadyError
 
 _LAUNCH = Path(__file__).with_name("launch.py")
 _PROBE_STEP_S = 0.02
 _TAIL_BYTES = 4096
+_LOG_BYTES = 32 * 2**20
+"""A log longer than this is put aside at the next start; the one before it goes."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Command:
     orphan_signal: signal.Signals = signal.SIGKILL
     """Sent by the kernel when the process that started this one dies, so that nothing is left over."""
     stop_timeout_s: float = 10.0
+    pass_fds: tuple[int, ...] = ()
     account: Account | None = None
     """Whom to run as; None keeps the user."""
 
@@ -46,6 +50,7 @@ class Process:
         self.command = command
         self._popen: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
+        self._asked = 0.0
 
     @property
     def pid(self) -> int:
@@ -74,6 +79,8 @@ class Process:
         command = self.command
         account = command.account
         command.log.parent.mkdir(parents=True, exist_ok=True)
+        if command.log.exists() and command.log.stat().st_size > _LOG_BYTES:
+            command.log.replace(command.log.with_suffix(".log.1"))
         words = (os.getpid(), int(command.orphan_signal), *(account.words if account else (-1, -1, -1)))
         launch = (sys.executable, "-I", "-S", str(_LAUNCH), *map(str, words))
         with command.log.open("ab") as log:
@@ -85,6 +92,7 @@ class Process:
                 env=dict(command.env),
                 cwd=command.cwd,
                 start_new_session=True,
+                pass_fds=command.pass_fds,
             )
         assert self._popen.stdin is not None  # noqa: S101 - asked for above
         with contextlib.suppress(BrokenPipeError), self._popen.stdin as pipe:
@@ -117,17 +125,33 @@ class Process:
         if self._popen is not None and self._popen.poll() is None:
             self._popen.send_signal(number)
 
-    def stop(self, timeout_s: float | None = None) -> bool:
-        """Ask it to end, wait, and kill what is left. False when it had to be killed."""
+    def ask(self) -> None:
+        """Ask it to end, without waiting; its time starts to run."""
+        self._asked = time.monotonic()
         self.send(self.command.stop_signal)
-        clean = self.wait(self.command.stop_timeout_s if timeout_s is None else timeout_s)
-        self._end()
+
+    def finish(self) -> bool:
+        """Wait for the end that was asked for, and kill what is left. False when it had to be killed."""
+        clean = self.wait(max(0.0, self._asked + self.command.stop_timeout_s - time.monotonic()))
+        self.kill()
         return clean
 
+    def stop(self) -> bool:
+        """Ask it to end and wait; kill it when it takes longer than it may. False when it had to be killed."""
+        self.ask()
+        return self.finish()
+
     def kill(self) -> None:
-        """Kill the process and whatever it started, as a crash would."""
+        """Kill the process and whatever it started, as the end of the machine would."""
+        if self._popen is None:
+            return
+        below = family.descendants(self._popen.pid) if self.alive else []
         self.send(signal.SIGKILL)
-        self._end()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        self._popen.wait()
+        family.end_all(below)
+        self._close()
 
     def log_tail(self, limit: int = _TAIL_BYTES) -> str:
         """The end of its log."""
@@ -136,15 +160,6 @@ class Process:
         with self.command.log.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - limit))
             return log.read().decode(errors="replace")
-
-    def _end(self) -> None:
-        """Kill what remains of its process group and collect its status."""
-        if self._popen is None:
-            return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._popen.pid, signal.SIGKILL)
-        self._popen.wait()
-        self._close()
 
     def _close(self) -> None:
         if self._pidfd >= 0:

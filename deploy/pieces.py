@@ -1,0 +1,93 @@
+"""The command of each piece, the same in the embedded stack and in a container. Pure."""
+
+from __future__ import annotations
+
+import sys
+
+from tasks.queues import SWEEP_QUEUE, queue_names
+from tasks.settings import Settings, plain_redis
+
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_QUIET = ("--without-gossip", "--without-mingle")
+
+
+class UnsafeFlowerError(Exception):
+    """Flower would be open to the network: set ROOST_FLOWER_AUTH=user:password, or ROOST_FLOWER_PORT=0 for none."""
+
+
+def api(settings: Settings) -> tuple[str, ...]:
+    """The API under uvicorn, which runs and restarts the processes behind the port itself."""
+    return (
+        *_module("uvicorn"),
+        *("api.app:create", "--factory", "--host", settings.host, "--port", str(settings.port)),
+        *("--workers", str(settings.api_processes), "--loop", "uvloop", "--http", "httptools"),
+        *("--no-access-log", "--log-level", settings.log_level, "--timeout-graceful-shutdown", "5"),
+    )
+
+
+def worker(settings: Settings, name: str) -> tuple[str, ...]:
+    """A device worker: one message loop, which starts the engine child itself."""
+    queues = ("-Q", ",".join(queue_names()))
+    return (*_celery("worker"), "-P", "solo", *queues, "-n", f"{name}@%h", *_QUIET, *_level(settings))
+
+
+def jobs(settings: Settings) -> tuple[str, ...]:
+    """The worker of the service's own tasks, such as the sweep: ordinary Celery, no device."""
+    return (
+        *_celery("worker"),
+        "-P",
+        "threads",
+        "-c",
+        "4",
+        "-Q",
+        SWEEP_QUEUE,
+        "-n",
+        "jobs@%h",
+        *_QUIET,
+        *_level(settings),
+    )
+
+
+def beat(settings: Settings) -> tuple[str, ...]:
+    """The clock that sends the sweeps. Run one; a second one only sends them twice."""
+    schedule = settings.data_dir.absolute() / "beat-schedule"
+    return (*_celery("beat"), "-s", str(schedule), "--pidfile=", *_level(settings))
+
+
+def flower(settings: Settings) -> tuple[str, ...]:
+    """Flower, with what it keeps in memory bounded. Its credentials go by `flower_environment`, not by argument."""
+    return (
+        *_celery("flower"),
+        *(f"--address={settings.host}", f"--port={settings.flower_port}"),
+        *("--max_tasks=10000", "--purge_offline_workers=60", f"--logging={settings.log_level}"),
+    )
+
+
+def flower_environment(settings: Settings) -> dict[str, str]:
+    """What Flower reads from its environment: the broker in the form it knows, and who may enter.
+
+    Raises UnsafeFlowerError when it would listen beyond loopback without a password.
+    """
+    if settings.host not in _LOOPBACK and not settings.flower_auth:
+        raise UnsafeFlowerError(
+            f"Flower on {settings.host} needs a password: "
+            "set ROOST_FLOWER_AUTH=user:password, or ROOST_FLOWER_PORT=0 for none"
+        )
+    user, _, password = settings.flower_auth.partition(":")
+    if settings.flower_auth and (not user or not password or "," in settings.flower_auth):
+        raise UnsafeFlowerError("ROOST_FLOWER_AUTH must read user:password, without a comma: Flower splits at commas")
+    broker = {"ROOST_BROKER_URL": plain_redis(settings.broker_url)}
+    return broker | ({"FLOWER_BASIC_AUTH": settings.flower_auth} if settings.flower_auth else {})
+
+
+def _celery(command: str) -> tuple[str, ...]:
+    return (*_module("celery"), "-A", "tasks.celery", command)
+
+
+def _module(name: str) -> tuple[str, ...]:
+    # -P: a folder named `tasks` or `api` where the command happens to run must not hide ours.
+    return (sys.executable, "-P", "-m", name)
+
+
+def _level(settings: Settings) -> tuple[str, ...]:
+    return ("-l", settings.log_level)

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from deploy import pieces
+from tasks.settings import Settings
+
+
+def _settings(**values: object) -> Settings:
+    return Settings.model_validate({"broker_url": "roost://:pw@h:1/0", **values})
+
+
+def test_a_device_worker_listens_to_every_queue_of_jobs_and_to_no_other() -> None:
+    argv = pieces.worker(_settings(), "gpu0")
+
+    queues = argv[argv.index("-Q") + 1].split(",")
+    assert len(queues) == 10
+    assert all(queue.split(".")[0] in {"interactive", "bulk"} for queue in queues)
+    assert argv[argv.index("-n") + 1] == "gpu0@%h"
+
+
+def test_the_jobs_worker_listens_to_the_sweeps_only() -> None:
+    argv = pieces.jobs(_settings())
+
+    assert argv[argv.index("-Q") + 1] == "jobs.sweep"
+
+
+@pytest.mark.parametrize("make", [pieces.api, pieces.jobs, pieces.beat, pieces.flower])
+def test_no_command_line_shows_a_secret(make: object) -> None:
+    settings = _settings(flower_auth="me:s3cret", database_url="postgresql+psycopg://u:pw@h/d")
+
+    assert callable(make)
+    assert not [word for word in make(settings) if "s3cret" in word or "pw" in word]
+
+
+def test_flower_gets_the_broker_in_the_form_that_it_knows() -> None:
+    assert pieces.flower_environment(_settings())["ROOST_BROKER_URL"] == "redis://:pw@h:1/0"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
+def test_flower_needs_no_password_on_loopback(host: str) -> None:
+    assert "FLOWER_BASIC_AUTH" not in pieces.flower_environment(_settings(host=host))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", ""])
+def test_flower_beyond_loopback_without_a_password_is_refused(host: str) -> None:
+    with pytest.raises(pieces.UnsafeFlowerError, match="ROOST_FLOWER_AUTH"):
+        pieces.flower_environment(_settings(host=host))
+
+
+@pytest.mark.parametrize("auth", ["me", "me:", ":secret", "me:a,b"])
+def test_credentials_that_flower_would_read_otherwise_are_refused(auth: str) -> None:
+    with pytest.raises(pieces.UnsafeFlowerError, match="user:password"):
+        pieces.flower_environment(_settings(flower_auth=auth))
+
+
+def test_flower_gets_its_password_by_the_environment() -> None:
+    assert (
+        pieces.flower_environment(_settings(host="0.0.0.0", flower_auth="me:s3cret"))["FLOWER_BASIC_AUTH"]
+        == "me:s3cret"
+    )
