@@ -37,6 +37,7 @@ lint: setup ## check format, style, types and the direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy examples/search
 	$(BIN)/lint-imports --no-cache
 
 bench: setup ## measure the real stack, as a table and as JSON

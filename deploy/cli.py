@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import click
 from pydantic import ValidationError
 
+from catalog.errors import RoostError
 from deploy import pieces
 from deploy.broker_check import eviction_warning
 from deploy.devices import assigned, visible_gpus
@@ -41,7 +42,7 @@ def up() -> None:
     try:
         with lock.held(settings.data_dir / _LOCK):
             _run(Stack(settings, _say))
-    except (EmbeddedError, pieces.UnsafeFlowerError) as error:
+    except (EmbeddedError, pieces.UnsafeFlowerError, RoostError) as error:
         raise click.ClickException(str(error)) from error
 
 
@@ -97,7 +98,10 @@ def config(as_json: bool) -> None:
 @main.command()
 def migrate() -> None:
     """Bring the database to this version's tables; safe when several do it at once."""
-    migrate_database(_needed("database_url"))
+    try:
+        migrate_database(_needed("database_url"))
+    except RoostError as error:
+        raise click.ClickException(str(error)) from error
     click.echo("the database has this version's tables")
 
 
