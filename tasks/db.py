@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import orjson
@@ -81,14 +81,31 @@ class Database:
 
     @contextmanager
     def exclusive(self, key: int) -> Iterator[bool]:
-        """Whether this process alone holds the advisory lock `key` while the block runs. Never waits for it."""
-        with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            got = connection.exec_driver_sql("SELECT pg_try_advisory_lock(%(key)s)", {"key": key}).scalar_one()
+        """Whether this process alone holds the advisory lock `key` while the block runs. Never waits for it.
+
+        The lock needs a connection of its own and ends with it: what runs in the block must be safe to run twice.
+        """
+        with self._connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            got = bool(connection.exec_driver_sql("SELECT pg_try_advisory_lock(%(key)s)", {"key": key}).scalar_one())
             try:
-                yield bool(got)
+                yield got
             finally:
-                if got and not connection.invalidated:
-                    connection.exec_driver_sql("SELECT pg_advisory_unlock(%(key)s)", {"key": key})
+                if got:
+                    with suppress(DBAPIError):
+                        connection.exec_driver_sql("SELECT pg_advisory_unlock(%(key)s)", {"key": key})
+
+    def _connect(self) -> Connection:
+        """A connection that has just answered."""
+        tries = _Tries(self._patience_s)
+        while True:
+            try:
+                connection = self._engine.connect()
+                connection.exec_driver_sql("SELECT 1")
+            except (DBAPIError, PoolTimeout) as error:
+                time.sleep(tries.pause(error))
+            else:
+                connection.rollback()
+                return connection
 
     def close(self) -> None:
         """Close the pool. The next `run` opens it again."""

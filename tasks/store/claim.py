@@ -109,18 +109,16 @@ def claim(conn: Connection, requests: Sequence[tuple[Submission, int]], worker: 
     running: by the message (`Lost.RUNNING`), by the row, or by the lease that a lost run left on it. A job that was
     never stored gets its row here.
     """
-    most: dict[UUID, tuple[Submission, int]] = {}
-    for job, lost in requests:
-        if job.id not in most or lost > most[job.id][1]:
-            most[job.id] = (job, lost)
-    unstored = [job for job, _ in most.values() if not job.stored]
-    if unstored:
+    order = sorted(range(len(requests)), key=lambda i: (requests[i][0].id, -requests[i][1]))
+    chosen = {requests[i][0].id: i for i in reversed(order)}
+    asked = [requests[i] for i in sorted(chosen.values(), key=lambda i: requests[i][0].id)]
+    if unstored := [job for job, _ in asked if not job.stored]:
         insert(conn, unstored)
-    taken = _take(conn, sorted(most.values(), key=lambda r: r[0].id), worker, limits)
-    standing = _standing(conn, [id_ for id_ in most if id_ not in taken])
+    taken = _take(conn, asked, worker, limits)
+    standing = _standing(conn, [job.id for job, _ in asked if job.id not in taken])
     return [
-        taken[job.id] if job.id in taken and most[job.id][0] is job else _left(job.id, taken, standing)
-        for job, _ in requests
+        taken[job.id] if job.id in taken and chosen[job.id] == i else _left(job.id, taken, standing)
+        for i, (job, _) in enumerate(requests)
     ]
 
 

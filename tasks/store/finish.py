@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -59,7 +59,7 @@ _UPSERT = insert_sql(
     f"WHERE {_guard('EXCLUDED')} {_RETURNING}",
 )
 
-_NOW = "SELECT id, version, state FROM jobs WHERE id = ANY(%(ids)s::uuid[])"
+_ROWS = "SELECT id, version, state, fence, worker, finished_at, run_at FROM jobs WHERE id = ANY(%(ids)s::uuid[])"
 
 
 def finish(conn: Connection, completions: Sequence[Completion]) -> list[Ended]:
@@ -67,38 +67,47 @@ def finish(conn: Connection, completions: Sequence[Completion]) -> list[Ended]:
 
     A completion applies only to an open job that no newer delivery holds; a job written twice keeps what came first.
     Jobs without a row (`stored=False`) get one. State `queued` requeues: the next attempt, sent again at `run_at`.
+    Repeating a call whose commit was in doubt answers as the first would have.
     """
-    first: dict[UUID, Completion] = {}
-    for completion in sorted(completions, key=lambda c: -c.submission.fence):
-        first.setdefault(completion.submission.id, completion)
-    applied: dict[UUID, Ended] = {}
-    ordered = sorted(first.values(), key=lambda c: c.submission.id)
-    for statement, batch, parameters in (
-        (_UPDATE, [c for c in ordered if c.submission.stored], _ending),
-        (_UPSERT, [c for c in ordered if not c.submission.stored], _whole),
+    order = sorted(range(len(completions)), key=lambda i: -completions[i].submission.fence)
+    chosen = {completions[i].submission.id: i for i in reversed(order)}
+    batch = sorted((completions[i] for i in chosen.values()), key=lambda c: c.submission.id)
+    ended: dict[UUID, Ended] = {}
+    for statement, part, parameters in (
+        (_UPDATE, [c for c in batch if c.submission.stored], _ending),
+        (_UPSERT, [c for c in batch if not c.submission.stored], _whole),
     ):
-        if batch:
-            for id_, version, state in conn.exec_driver_sql(statement, parameters(batch)):
-                applied[id_] = Ended(id_, version, State(state), applied=True)
-    others = _others(conn, [id_ for id_ in first if id_ not in applied])
+        if part:
+            for id_, version, state in conn.exec_driver_sql(statement, parameters(part)):
+                ended[id_] = Ended(id_, version, State(state), applied=True)
+    if refused := [c for c in batch if c.submission.id not in ended]:
+        ended |= _standing(conn, refused)
     return [
-        applied[id_] if id_ in applied and first[id_] is c else _refused(id_, applied | others)
-        for c in completions
-        for id_ in [c.submission.id]
+        answer if chosen[answer.id] == i else replace(answer, applied=False)
+        for i, c in enumerate(completions)
+        for answer in [ended[c.submission.id]]
     ]
 
 
-def _others(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, Ended]:
-    """The rows of jobs that did not take our word."""
-    if not ids:
-        return {}
-    rows = conn.exec_driver_sql(_NOW, {"ids": ids})
-    return {id_: Ended(id_, version, State(state), applied=False) for id_, version, state in rows}
+def _standing(conn: Connection, refused: Sequence[Completion]) -> dict[UUID, Ended]:
+    """What the rows say of completions that changed nothing: applied if the row holds this very write already."""
+    ids = [c.submission.id for c in refused]
+    rows = {row[0]: row for row in conn.exec_driver_sql(_ROWS, {"ids": ids})}
+    standing = {}
+    for completion, column in zip(refused, _columns(_ending(refused)), strict=True):
+        id_ = completion.submission.id
+        if id_ not in rows:
+            standing[id_] = Ended(id_, 0, None, applied=False)
+            continue
+        _, version, *written = rows[id_]
+        ours = [column[name] for name in ("state", "fence", "worker", "finished_at", "run_at")]
+        standing[id_] = Ended(id_, version, State(written[0]), applied=written == ours)
+    return standing
 
 
-def _refused(id_: UUID, known: dict[UUID, Ended]) -> Ended:
-    row = known.get(id_)
-    return Ended(id_, row.version if row else 0, row.state if row else None, applied=False)
+def _columns(arrays: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """Arrays by column as one mapping for each row."""
+    return [dict(zip(arrays, row, strict=True)) for row in zip(*arrays.values(), strict=True)]
 
 
 def _whole(batch: Sequence[Completion]) -> dict[str, list[Any]]:

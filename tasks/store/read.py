@@ -25,7 +25,7 @@ _JOB = f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = %(id)s AND caller = %(caller)
 
 _RESULT = f"SELECT result, {_KEPT}, {JOB_COLUMNS} FROM jobs WHERE id = %(id)s AND caller = %(caller)s"
 
-_SUBMISSIONS = f"SELECT {SUBMISSION_COLUMNS} FROM jobs WHERE id = ANY(%(ids)s::uuid[])"
+_SUBMISSIONS = f"SELECT {SUBMISSION_COLUMNS} FROM jobs WHERE id = ANY(%(ids)s::uuid[]) AND state = 'queued'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def result(conn: Connection, id_: UUID, caller: str) -> Result:
 
 
 def submissions(conn: Connection, ids: Sequence[UUID]) -> list[Submission]:
-    """Stored jobs, to send them again: `checked` is set, and inputs too large for a message are left out."""
+    """Queued jobs, to send them again: `checked` is set, and inputs too large for a message are left out."""
     return [submission_of(row) for row in conn.exec_driver_sql(_SUBMISSIONS, {"ids": list(ids)})]
 
 

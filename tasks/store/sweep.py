@@ -12,9 +12,8 @@ from sqlalchemy import Connection
 from catalog.terms import Lane
 from tasks.errors import DeadlinePassed, WorkerLost, as_data
 from tasks.jobs import Event, State
-from tasks.messages import Submission
 from tasks.store.guards import IS_OPEN, before
-from tasks.store.rows import SUBMISSION_COLUMNS, json_text, submission_of
+from tasks.store.rows import json_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +23,14 @@ class Moved:
     id: UUID
     state: State
     version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A queued job of which we ask whether it still has a message."""
+
+    id: UUID
+    queued_at: datetime
 
 
 _EXPIRE = f"""
@@ -51,14 +58,14 @@ WHERE id IN (
 ) RETURNING id, state, version
 """
 
-_DUE = f"""
-SELECT {SUBMISSION_COLUMNS} FROM jobs
+_DUE = """
+SELECT id, queued_at FROM jobs
 WHERE state = 'queued' AND run_at IS NOT NULL AND run_at <= %(now)s
 ORDER BY run_at LIMIT %(limit)s
 """
 
 _UNSEEN = f"""
-SELECT {SUBMISSION_COLUMNS} FROM jobs
+SELECT id, queued_at FROM jobs
 WHERE state = 'queued' AND {IS_OPEN} AND run_at IS NULL AND queued_at <= %(before)s AND id > %(after)s
 ORDER BY id LIMIT %(limit)s
 """
@@ -74,6 +81,17 @@ DELETE FROM jobs WHERE id IN (
 )
 """
 
+_DELAY = """
+SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM started_at - queued_at))
+FROM (SELECT queued_at, started_at FROM jobs ORDER BY id DESC LIMIT 2000) AS newest WHERE started_at IS NOT NULL
+"""
+
+_MARK = "SELECT value FROM marks WHERE name = %(name)s"
+
+_REMEMBER = """
+INSERT INTO marks (name, value) VALUES (%(name)s, %(value)s) ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value
+"""
+
 _COUNTS = f"SELECT state, lane, count(*) FROM jobs WHERE {IS_OPEN} GROUP BY state, lane"
 
 
@@ -83,7 +101,7 @@ def expire(conn: Connection, now: datetime, limit: int) -> list[Moved]:
     return _moved(conn, _EXPIRE, parameters)
 
 
-def reclaim(conn: Connection, now: datetime, max_attempts: int, limit: int) -> list[Moved]:
+def reclaim(conn: Connection, now: datetime, limit: int, max_attempts: int) -> list[Moved]:
     """Take running jobs back whose worker has been silent for the whole lease; fail those whose attempts are spent.
 
     A requeued job keeps its old lease as the mark that an attempt was lost: the next claim counts it.
@@ -97,15 +115,15 @@ def _moved(conn: Connection, statement: str, parameters: Mapping[str, object]) -
     return [Moved(id_, State(state), version) for id_, state, version in rows]
 
 
-def due(conn: Connection, now: datetime, limit: int) -> list[Submission]:
+def due(conn: Connection, now: datetime, limit: int) -> list[Waiting]:
     """Queued jobs whose `run_at` has come: requeued ones, and those looked at before. Settle each with `looked`."""
-    return [submission_of(row) for row in conn.exec_driver_sql(_DUE, {"now": now, "limit": limit})]
+    return [Waiting(*row) for row in conn.exec_driver_sql(_DUE, {"now": now, "limit": limit})]
 
 
-def unseen(conn: Connection, queued_before: datetime, after: UUID, limit: int) -> list[Submission]:
-    """Queued jobs that the sweeper has never had to send, by id, from beyond `after`: have they a message?"""
+def unseen(conn: Connection, queued_before: datetime, after: UUID, limit: int) -> list[Waiting]:
+    """Queued jobs that have never been looked at, by id, from beyond `after`."""
     rows = conn.exec_driver_sql(_UNSEEN, {"before": queued_before, "after": after, "limit": limit})
-    return [submission_of(row) for row in rows]
+    return [Waiting(*row) for row in rows]
 
 
 def looked(conn: Connection, next_look: Mapping[UUID, datetime]) -> None:
@@ -122,3 +140,19 @@ def delete(conn: Connection, now: datetime, limit: int) -> int:
 def counts(conn: Connection) -> dict[tuple[State, Lane], int]:
     """How many jobs are open, by state and lane. Ended ones are counted by the processes that ended them."""
     return {(State(state), Lane(lane)): count for state, lane, count in conn.exec_driver_sql(_COUNTS)}
+
+
+def queue_delay(conn: Connection) -> float:
+    """Seconds that jobs wait before they start: the median of the newest that did; 0 when there are none."""
+    return float(conn.exec_driver_sql(_DELAY).scalar_one() or 0.0)
+
+
+def recall(conn: Connection, name: str) -> str | None:
+    """What `remember` kept under this name."""
+    value: str | None = conn.exec_driver_sql(_MARK, {"name": name}).scalar_one_or_none()
+    return value
+
+
+def remember(conn: Connection, name: str, value: str) -> None:
+    """Keep a value for the next sweep, whichever process runs it."""
+    conn.exec_driver_sql(_REMEMBER, {"name": name, "value": value})

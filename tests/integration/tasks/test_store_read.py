@@ -1,0 +1,199 @@
+"""Jobs, results and pages, as callers see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import Connection, event
+
+from catalog.terms import Lane, Verb
+from tasks.db import Database
+from tasks.errors import InvalidRequest, JobNotFound, NotFinished, ResultExpired
+from tasks.jobs import State
+from tasks.messages import Completion, Submission
+from tasks.store import accept, finish, read
+from tasks.store.pages import Filters
+
+NewJob = Callable[..., Submission]
+Ending = Callable[..., Completion]
+
+
+def test_a_job_belongs_to_its_caller(database: Database, stored_job: NewJob) -> None:
+    job = stored_job()
+
+    found = database.run(read.job, job.id, "anna")
+    assert found is not None
+    assert found.id == job.id
+    assert database.run(read.job, job.id, "bert") is None
+    assert set(database.run(read.jobs, [job.id], "anna")) == {job.id}
+    assert database.run(read.jobs, [job.id], "bert") == {}
+
+
+def test_a_job_past_its_retention_is_gone(database: Database, stored_job: NewJob, ending: Ending) -> None:
+    job = stored_job(retention_s=60)
+    database.run(finish.finish, [ending(job, finished=job.created - 1000)])
+
+    assert database.run(read.job, job.id, "anna") is None
+    assert database.run(read.jobs, [job.id]) == {}
+    assert database.run(read.page, "anna", Filters(), None, 10).jobs == ()
+    with pytest.raises(ResultExpired):
+        database.run(read.result, job.id, "anna")
+
+
+def test_a_result_can_be_read_as_often_as_one_likes(database: Database, stored_job: NewJob, ending: Ending) -> None:
+    job = stored_job()
+    database.run(finish.finish, [ending(job, result=b"\0vectors")])
+
+    assert database.run(read.result, job.id, "anna").rows == b"\0vectors"
+    again = database.run(read.result, job.id, "anna")
+    assert (again.rows, again.job.state) == (b"\0vectors", State.SUCCEEDED)
+
+
+def test_a_result_that_is_not_there_says_why(database: Database, stored_job: NewJob, new_job: NewJob) -> None:
+    with pytest.raises(NotFinished):
+        database.run(read.result, stored_job().id, "anna")
+    with pytest.raises(JobNotFound):
+        database.run(read.result, new_job().id, "anna")
+    with pytest.raises(JobNotFound):
+        database.run(read.result, stored_job().id, "bert")
+
+
+def test_pages_go_from_the_newest_job_to_the_oldest_without_a_gap(database: Database, new_job: NewJob) -> None:
+    jobs = [new_job() for _ in range(7)]
+    database.run(accept.insert, [*jobs, new_job(caller="bert")])
+
+    seen: list[UUID] = []
+    cursor = None
+    sizes = []
+    for _ in range(4):
+        page = database.run(read.page, "anna", Filters(), cursor, 3)
+        seen += [job.id for job in page.jobs]
+        sizes.append(len(page.jobs))
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+        database.run(accept.insert, [new_job()])  # what comes meanwhile disturbs no page
+
+    assert seen == [job.id for job in reversed(jobs)]
+    assert sizes == [3, 3, 1]
+
+
+def test_a_full_last_page_has_no_next(database: Database, new_job: NewJob) -> None:
+    database.run(accept.insert, [new_job(), new_job()])
+
+    assert database.run(read.page, "anna", Filters(), None, 2).next_cursor is None
+
+
+def test_a_list_holds_the_jobs_that_match_every_filter(database: Database, new_job: NewJob, ending: Ending) -> None:
+    plain = new_job()
+    other = new_job(model="roost/other", lane=Lane.BULK, verb=Verb.SCORE, tags=("red", "green"))
+    both = new_job(model="roost/other", tags=("red",))
+    database.run(accept.insert, [plain, other, both])
+    database.run(finish.finish, [ending(other)])
+
+    def listed(**filters: Any) -> list[UUID]:
+        return [job.id for job in database.run(read.page, "anna", Filters(**filters), None, 10).jobs]
+
+    assert listed(status=State.QUEUED) == [both.id, plain.id]
+    assert listed(status=State.SUCCEEDED) == [other.id]
+    assert listed(status=State.RUNNING) == []
+    assert listed(verb=Verb.SCORE) == [other.id]
+    assert listed(lane=Lane.BULK) == [other.id]
+    assert listed(model="roost/other") == [both.id, other.id]
+    assert listed(tag="red") == [both.id, other.id]
+    assert listed(tag="re") == []
+    assert listed(tag="red", status=State.QUEUED, model="roost/other") == [both.id]
+    assert listed(tag="nul\0") == []
+
+
+def test_a_bad_cursor_is_a_bad_request(database: Database) -> None:
+    with pytest.raises(InvalidRequest):
+        database.run(read.page, "anna", Filters(), "no cursor", 2)
+
+
+@pytest.fixture
+def many(database: Database, new_job: NewJob, ending: Ending) -> Database:
+    """Four thousand jobs, most of them done, with the statistics that autovacuum would have made."""
+    jobs = [
+        new_job(
+            model=f"roost/{number // 20 % 20}",
+            caller=f"caller {number % 20}",
+            tags=(f"tag {number % 200}",) if number % 7 == 0 else (),
+            deadline=2e9 if number % 100 == 0 else None,
+        )
+        for number in range(4000)
+    ]
+    for start in range(0, len(jobs), 500):
+        database.run(accept.insert, jobs[start : start + 500])
+        database.run(finish.finish, [ending(job) for job in jobs[start : start + 490]])
+    database.run(lambda conn: conn.exec_driver_sql("ANALYZE jobs").close())
+    return database
+
+
+def _plan(database: Database, use: Callable[[Connection], object]) -> str:
+    """The plans of all statements that `use` runs."""
+
+    def explain(conn: Connection) -> str:
+        found: list[tuple[str, Any]] = []
+
+        def note(_c: object, _u: object, statement: str, parameters: Any, *_: object) -> None:
+            found.append((statement, parameters))
+
+        event.listen(conn, "before_cursor_execute", note)
+        try:
+            use(conn)
+        finally:
+            event.remove(conn, "before_cursor_execute", note)
+        plans: list[Sequence[Any]] = []
+        for statement, parameters in found:
+            plans += conn.exec_driver_sql("EXPLAIN " + statement, parameters).all()
+        return "\n".join(line for (line,) in plans)
+
+    return database.run(explain)
+
+
+_CURSOR = "AAAAAAAAAAAAAAAAAAAH0A"
+
+
+@pytest.mark.parametrize(
+    ("filters", "index"),
+    [
+        (Filters(), "ix_jobs_caller_id"),
+        (Filters(status=State.SUCCEEDED), "ix_jobs_caller_id"),
+        (Filters(status=State.QUEUED), "ix_jobs_not_succeeded"),
+        (Filters(status=State.FAILED), "ix_jobs_not_succeeded"),
+        (Filters(model="roost/7"), "ix_jobs_caller_model_id"),
+        (Filters(tag="tag 10"), "ix_jobs_tags"),
+    ],
+)
+@pytest.mark.parametrize("cursor", [None, _CURSOR])
+def test_a_list_is_read_from_an_index(many: Database, filters: Filters, index: str, cursor: str | None) -> None:
+    plan = _plan(many, lambda conn: read.page(conn, "caller 3", filters, cursor, 20))
+
+    assert index in plan
+    assert "Seq Scan" not in plan
+
+
+def test_a_batch_is_finished_through_the_primary_key(many: Database, new_job: NewJob, ending: Ending) -> None:
+    jobs = [new_job(id=UUID(int=number)) for number in range(1, 4000, 63)]
+
+    plan = _plan(many, lambda conn: finish.finish(conn, [ending(job) for job in jobs]))
+
+    assert "Index Scan using pk_jobs" in plan
+    assert "Seq Scan" not in plan
+
+
+def test_one_key_is_looked_up_through_its_index(many: Database, new_job: NewJob) -> None:
+    numbers = count(100_000)
+    jobs = [new_job(id=UUID(int=next(numbers)), idempotency_key=f"key {n}") for n in range(64)]
+    many.run(accept.insert, jobs)
+    again = [new_job(id=UUID(int=next(numbers)), idempotency_key=f"key {n}") for n in range(64)]
+
+    plan = _plan(many, lambda conn: accept.insert(conn, again))
+
+    assert "uq_jobs_caller_idempotency_key" in plan
+    assert "Seq Scan on jobs" not in plan
