@@ -1,0 +1,183 @@
+"""Dense text embedders in the layout of sentence-transformers: a transformer, pooling, perhaps more modules.
+
+Tokenising is ours, so that user text is text (see `catalog.tokenizer`) and an item is cut, counted or refused by its
+own options. So is the last step: a trailing Normalize module is left to `engine.outputs`, and one batch may hold
+normalised and raw vectors, whole and shortened ones.
+
+`reentrant`: the library's modules write to nothing but their own call's features, the tokenizer never changes after the
+load, and the one thing that a model may keep between calls, rescaled rotary positions, is put under a lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from catalog.modelfolder import model_root, read_json
+from catalog.options import EncodeOptions
+from catalog.schema import EncodeFacts, Spec
+from catalog.tokenizer import Tokens
+from engine.adapters.base import Adapter, LoadOptions
+from engine.checkpoint import read_shape
+from engine.embedder import Embedder, folder_weights, read_embedder
+from engine.errors import ItemRejected, LoadFailed, LoadReason, OutOfMemory, TextTooLong, WrongCount
+from engine.failures import out_of_memory
+from engine.outputs import finish_vectors
+from engine.types import Batch, Footprint, Outcome, Output
+
+_FLOAT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+
+class SentenceTransformerOptions(LoadOptions):
+    """How the weights are held and attention is computed. Half types need a card, or a recent CPU to gain by them."""
+
+    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    attention: Literal["sdpa", "eager"] = "sdpa"
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One readable item of a batch: its place, what goes in, and how many tokens the text and its prompt have."""
+
+    place: int
+    options: EncodeOptions
+    tokens: Tokens
+    counted: int
+    prompt: int
+
+
+class SentenceTransformerAdapter(Adapter):
+    """One embedder on one device."""
+
+    options = SentenceTransformerOptions
+    reentrant = True
+
+    def __init__(self, spec: Spec, options: LoadOptions, folder: Path | None, device: str) -> None:
+        super().__init__(spec, options, folder, device)
+        if not isinstance(options, SentenceTransformerOptions):
+            raise TypeError(f"{type(options).__name__} are not the options of this family")
+        if spec.tasks.encode is None or folder is None:
+            message = f"{spec.id} needs 'tasks.encode' and a 'source' in its YAML to be of this family."
+            raise LoadFailed(message, LoadReason.CONFIG)
+        self._options = options
+        self._facts: EncodeFacts = spec.tasks.encode
+        self._files = folder
+        self._embedder: Embedder | None = None
+
+    def footprint(self) -> Footprint:
+        """Weights by the files' headers; a token's activations by the widest point of a layer.
+
+        That is the feed-forward's inner values three times (with a gate) over the layer's input and residual, or else
+        query, key, value and what attention makes of them. A token's row of the attention mask comes on top, and with
+        `eager` its scores in every head.
+        """
+        size = _FLOAT_BYTES[self._options.dtype]
+        shape = read_shape(read_json(model_root(self._files) / "config.json"))
+        scores = 3 * shape.heads if self._options.attention == "eager" else 0
+        values = max(3 * shape.hidden + 3 * shape.inner, 7 * shape.hidden) + self.spec.max_length * (1 + scores)
+        return Footprint(weights=folder_weights(self._files, size).bytes, per_token=size * values)
+
+    def load(self) -> None:
+        """Read, place, and run one word through: it shows that the model is what the YAML says, and warms it up."""
+        embedder = read_embedder(self.spec.id, self._files, self.device, self._options.dtype, self._options.attention)
+        if 0 < embedder.positions < self.spec.max_length:
+            message = f"{self.spec.id} reads {embedder.positions} tokens; its YAML says {self.spec.max_length}."
+            raise LoadFailed(message, LoadReason.CONFIG)
+        found = embedder.embed(embedder.tokenizer.encode(["word"]), self.device).shape[1]
+        if found != self._facts.dims:
+            message = f"{self.spec.id} gives {found} dimensions; its YAML says {self._facts.dims}."
+            raise LoadFailed(message, LoadReason.CONFIG)
+        self._embedder = embedder
+
+    def unload(self) -> None:
+        """Drop the model; nothing else refers to its memory."""
+        self._embedder = None
+
+    def held(self) -> int | None:
+        """Bytes of all parameters and buffers."""
+        return None if self._embedder is None else self._embedder.bytes
+
+    def run(self, batch: Batch) -> Sequence[Outcome]:
+        """Vectors of the batch's texts. Those of equal prompts go in one pass where the model leaves prompts out."""
+        embedder = self._embedder
+        if embedder is None:
+            raise RuntimeError("run before load")
+        outcomes, rows = self._read_items(embedder, batch)
+        for prompt in dict.fromkeys(row.prompt for row in rows):
+            self._encode(embedder, [row for row in rows if row.prompt == prompt], outcomes)
+        return [outcome or WrongCount() for outcome in outcomes]
+
+    def _read_items(self, embedder: Embedder, batch: Batch) -> tuple[list[Outcome | None], list[_Row]]:
+        outcomes: list[Outcome | None] = [None] * len(batch.entries)
+        texts: dict[int, str] = {}
+        for place, entry in enumerate(batch.entries):
+            text = entry.item.payload.get("text")
+            refusal = _unreadable(text)
+            if refusal is None:
+                texts[place] = f"{self._prefix(embedder, entry.work.options)}{text}"
+            else:
+                outcomes[place] = refusal
+        rows: list[_Row] = []
+        read = embedder.tokenizer.encode(list(texts.values())) if texts else []
+        for place, tokens in zip(texts, read, strict=True):
+            options: EncodeOptions = batch.entries[place].work.options
+            row = self._row(embedder, place, options, tokens)
+            if isinstance(row, _Row):
+                rows.append(row)
+            else:
+                outcomes[place] = row
+        return outcomes, rows
+
+    def _row(
+        self, embedder: Embedder, place: int, options: EncodeOptions, tokens: Tokens
+    ) -> _Row | ItemRejected | TextTooLong:
+        count, longest = len(tokens.ids), self.spec.max_length
+        if count == 0:
+            return ItemRejected("The model's tokenizer finds nothing to read in this text.", param="text")
+        if count > longest and not options.truncate:
+            message = f"The text has {count} tokens and the model reads {longest}; shorten it or allow truncation."
+            return TextTooLong(message, param="text")
+        prompt = self._prompt_length(embedder, options) if embedder.skips_prompt else 0
+        return _Row(place, options, tokens.cut(longest, keep_end=embedder.keep_end), count, prompt)
+
+    def _encode(self, embedder: Embedder, rows: Sequence[_Row], outcomes: list[Outcome | None]) -> None:
+        try:
+            matrix = embedder.embed([row.tokens for row in rows], self.device, rows[0].prompt)
+        except (RuntimeError, MemoryError) as error:
+            if out_of_memory(error):
+                longest = max(len(row.tokens.ids) for row in rows)
+                message = f"A batch of {len(rows)} texts padded to {longest} tokens does not fit the device."
+                raise OutOfMemory(message) from error
+            raise
+        for row, vector in zip(rows, finish_vectors(matrix, [row.options for row in rows]), strict=True):
+            if isinstance(vector, dict):
+                cut = row.counted > len(row.tokens.ids)
+                outcomes[row.place] = Output({"dense": vector}, tokens=row.counted, truncated=cut)
+            else:
+                outcomes[row.place] = vector
+
+    def _prefix(self, embedder: Embedder, options: EncodeOptions) -> str:
+        if options.prompt is not None:
+            return self._facts.prompts[options.prompt]
+        return embedder.prefix if options.instruction is None else options.instruction
+
+    def _prompt_length(self, embedder: Embedder, options: EncodeOptions) -> int:
+        """Tokens before the text's own, as the library counts them: the prompt's, less one at the template's end."""
+        prefix = self._prefix(embedder, options)
+        if not prefix:
+            return 0
+        tokens = embedder.tokenizer.encode([prefix])[0]
+        return len(tokens.ids) - min(tokens.last, 1)
+
+
+def _unreadable(text: object) -> ItemRejected | None:
+    if not isinstance(text, str):
+        return ItemRejected("The item has no text.", param="text")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        message = f"The text has half a surrogate pair at character {error.start}."
+        return ItemRejected(message, param="text")
+    return None
