@@ -31,6 +31,12 @@ class EmptyText(TaskError):
     code = "empty_text"
 
 
+class TextTooLong(TaskError):
+    """The text is longer than the model reads; shorten it or allow truncation."""
+
+    code = "text_too_long"
+
+
 class JobNotFound(TaskError):
     """No such job, or its retention has ended."""
 

@@ -1,0 +1,197 @@
+"""Answering a submission: at once, or with the result when it comes within the wait.
+
+*Direct*: the message goes out first and the row is written once, finished, by the worker. If the wait ends before the
+job does, the row is written here, and only then is the id told. *Stored*: the row first. See docs/decisions/0005.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from starlette.responses import Response
+from starlette.types import Receive
+
+from api.body import ClientGone
+from api.leaving import Leaving
+from api.media import Media, dumps
+from api.render import ended_job, job_object, queued_job
+from api.results import Encoding, result_object, rows_of
+from api.services import Services
+from api.waiting import Nudge, Waiter
+from tasks.errors import IdempotencyConflict, JobNotFound, NotFinished, StoreUnavailable
+from tasks.jobs import Job
+from tasks.messages import INLINE_BYTES, Submission
+from tasks.notices import Reply
+from tasks.prepare import CALLER
+from tasks.store import read
+from tasks.store.accept import Existing
+
+log = logging.getLogger(__name__)
+
+POLL_AFTER_S = "1"
+"""Retry-After of a 202: a caller that polls need not come sooner; one that waits uses ?wait=."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a caller wants its answer: how long it waits, and in what form the result comes."""
+
+    wait: float
+    media: Media = Media.JSON
+    encoding: Encoding = Encoding.FLOAT
+    receive: Receive | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A job that has ended, with its stored result."""
+
+    job: Job
+    result: bytes | None
+
+
+def is_direct(services: Services, job: Submission, form: Form) -> bool:
+    """Whether a job may go without a row while its caller waits."""
+    return (
+        form.wait > 0
+        and job.idempotency_key is None
+        and len(job.inputs) <= INLINE_BYTES
+        and services.link.up
+        and not services.waiting.closing
+    )
+
+
+async def answer(services: Services, job: Submission, form: Form) -> Response:
+    """Take the job in and reply: 202 with the job, or 200 with its end."""
+    path = "direct" if is_direct(services, job, form) else "stored"
+    services.metrics.submissions.labels(job.verb.value, job.lane.value, path).inc()
+    services.metrics.items.labels(job.verb.value).inc(job.items)
+    if path == "direct":
+        return await _direct(services, job, form)
+    if form.wait <= 0:
+        existing = await services.submitter.accept(job)
+        return accepted(queued_job(job)) if existing is None else await _replay(services, job, existing, form)
+    with services.waiting.open(job.id) as waiter:
+        existing = await services.submitter.accept(replace(job, reply_to=services.instance))
+        if existing is None:
+            end = await until_end(services, waiter, job, form)
+            return finished(end, form) if end is not None else accepted(await _row(services, job))
+    return await _replay(services, job, existing, form)
+
+
+async def _direct(services: Services, job: Submission, form: Form) -> Response:
+    copy = replace(job, stored=False, reply_to=services.instance)
+    with services.waiting.open(job.id, direct=copy) as waiter:
+        try:
+            if not await services.submitter.send(copy):
+                await services.submitter.keep(copy)
+                waiter.direct = None
+            end = await until_end(services, waiter, job, form)
+        except ClientGone:
+            if waiter.direct is not None:
+                services.submitter.drop(job.id)
+            raise
+        if end is None:
+            row = await services.submitter.keep(copy)
+            if not row.state.final:
+                return accepted(row)
+            end = await look(services, job.id)
+    if end is None:
+        raise StoreUnavailable
+    return finished(end, form)
+
+
+async def _replay(services: Services, job: Submission, existing: Existing, form: Form) -> Response:
+    """The answer for a key that leads to a job already. The job's own end is told, whatever it is."""
+    if existing.body_hash != job.body_hash:
+        raise IdempotencyConflict(param="Idempotency-Key")
+    headers = {"idempotent-replayed": "true"}
+    with services.waiting.open(existing.id) as waiter:
+        end = await look(services, existing.id)
+        if end is None and form.wait > 0:
+            end = await until_end(services, waiter, job, form)
+    if end is not None:
+        return finished(end, form, headers)
+    row = await services.database.run(read.job, existing.id, job.caller)
+    if row is None:
+        raise JobNotFound
+    return accepted(row, headers)
+
+
+async def until_end(services: Services, waiter: Waiter, job: Submission, form: Form) -> End | None:
+    """Wait for the job's end; None when the wait is over first. Raises ClientGone when the caller leaves."""
+    until = asyncio.get_running_loop().time() + form.wait
+    ends = services.metrics.waits
+    with Leaving(form.receive, waiter):
+        while True:
+            signal = await waiter.next(until)
+            if signal is Nudge.GONE:
+                ends.labels("gone").inc()
+                raise ClientGone
+            if signal is Nudge.TIMEOUT or signal is Nudge.CLOSING:
+                ends.labels("timeout" if signal is Nudge.TIMEOUT else "closing").inc()
+                return None
+            if isinstance(signal, Reply) and (signal.result is not None or not signal.has_result):
+                ends.labels("done").inc()
+                return End(ended_job(queued_job(job), signal), signal.result)
+            if (end := await _try_look(services, waiter.id)) is not None:
+                ends.labels("done").inc()
+                return end
+
+
+async def look(services: Services, id_: UUID) -> End | None:
+    """The job's end as its row tells it; None when it has not ended, or has no row."""
+    try:
+        found = await services.database.run(read.result, id_, CALLER)
+    except (NotFinished, JobNotFound):
+        return None
+    return End(found.job, found.rows)
+
+
+async def _try_look(services: Services, id_: UUID) -> End | None:
+    try:
+        return await look(services, id_)
+    except StoreUnavailable:
+        log.warning("the row of job %s could not be read; its caller waits on", id_)
+        return None
+
+
+async def _row(services: Services, job: Submission) -> Job:
+    """The row of an accepted job; what was committed, when the database is away or the row is gone."""
+    try:
+        return await services.database.run(read.job, job.id, job.caller) or queued_job(job)
+    except StoreUnavailable:
+        return queued_job(job)
+
+
+def accepted(job: Job, headers: Mapping[str, str] | None = None) -> Response:
+    """202: the job is safe and will run."""
+    return Response(
+        dumps(job_object(job)),
+        status_code=202,
+        media_type=Media.JSON.value,
+        headers={"location": f"/v1/jobs/{job.id}", "retry-after": POLL_AFTER_S, **(headers or {})},
+    )
+
+
+def finished(end: End, form: Form, headers: Mapping[str, str] | None = None) -> Response:
+    """200: the job has ended, well or badly, and this is its result."""
+    body = job_object(end.job)
+    body["result"] = result_of(end, form.media, form.encoding)
+    return Response(
+        dumps(body, form.media),
+        media_type=form.media.value,
+        headers={"location": f"/v1/jobs/{end.job.id}", **(headers or {})},
+    )
+
+
+def result_of(end: End, media: Media, encoding: Encoding) -> dict[str, object] | None:
+    """The result object of an ended job; None when it ended without any."""
+    if end.result is None:
+        return None
+    job = end.job
+    return result_object(str(job.id), job.state.value, job.model, job.usage, rows_of(end.result, media, encoding))

@@ -1,0 +1,132 @@
+"""The application: parts made once for each process, routes, error handlers.
+
+`uvicorn api.app:create --factory` reads the settings from the environment; any number of such processes may share
+a port.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from redis.asyncio import Redis
+
+from api import errors
+from api.body import BodyTooLarge, ClientGone, on_gone, on_too_large
+from api.ending import before_shutdown
+from api.link import Link
+from api.metrics import Measured, Metrics, Scrape
+from api.presence import Presence
+from api.routes import events, health, jobs, models, results, submit
+from api.services import Services
+from api.waiting import Waiting
+from catalog.loader import Catalog
+from tasks.counting import Counting
+from tasks.db import AsyncDatabase
+from tasks.dispatch import Publisher
+from tasks.prepare import Limits
+from tasks.settings import Settings
+from tasks.submit import Submitter
+
+log = logging.getLogger(__name__)
+
+LINK_WAIT_S = 2.0
+"""A process starts without Valkey, but gives it this long, so that the first requests find the link up."""
+
+_ABOUT = "A job queue service that runs many small models on shared GPUs."
+
+
+def create() -> FastAPI:
+    """The application with settings from the environment: the entry point of servers."""
+    settings = Settings()
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    return create_app(settings)
+
+
+def create_app(settings: Settings, catalog: Catalog | None = None) -> FastAPI:
+    """An application of its own: nothing is shared with another one in the same process."""
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            app.state.services = await _start(settings, catalog, metrics, stack)
+            yield
+
+    app = FastAPI(
+        title="Roost",
+        version=version("roost"),
+        description=_ABOUT,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        redoc_url=None,
+    )
+    for router in (submit.router, jobs.hot, results.router, events.router, jobs.router, models.router, health.router):
+        # Copied, not included: an included router is resolved again at every request.
+        app.router.routes.extend(router.routes)
+    errors.install(app)
+    errors.handle(app, BodyTooLarge, on_too_large)
+    errors.handle(app, ClientGone, on_gone)
+    errors.handle(app, events.StreamOver, events.on_stream_over)
+    app.add_middleware(Measured, metrics=metrics)
+    return app
+
+
+async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, stack: AsyncExitStack) -> Services:
+    """Make the parts; `stack` takes them apart again, the last one first."""
+    if catalog is None:
+        catalog = Catalog.load([folder for folder in settings.catalog.split(":") if folder])
+    for problem in catalog.problems:
+        log.warning("left out of the catalog: %s", problem.message)
+    instance = secrets.token_hex(8)
+    database = AsyncDatabase(settings.database_url, settings.pool_size, name="roost-api")
+    stack.push_async_callback(database.close)
+    redis = Redis.from_url(settings.redis_url, socket_timeout=2.0, socket_connect_timeout=2.0)
+    stack.push_async_callback(redis.aclose)
+    publisher = Publisher(settings)
+    stack.push_async_callback(publisher.aclose)
+    counting = Counting()
+    stack.callback(counting.close)
+    submitter = Submitter(database, publisher, room=settings.max_queued, clock=time.time)
+    stack.push_async_callback(submitter.close)
+    waiting = Waiting(database, submitter.keep)
+    stack.push_async_callback(waiting.settle)
+    link = Link(
+        settings.redis_url,
+        instance,
+        replies=waiting.on_replies,
+        changes=waiting.on_changes,
+        up=waiting.on_up,
+        down=waiting.on_down,
+    )
+    link.start()
+    stack.push_async_callback(link.close)
+    presence = Presence(redis)
+    presence.start()
+    stack.push_async_callback(presence.close)
+    stack.callback(waiting.close)
+    stack.enter_context(before_shutdown(waiting.close))
+    if not await link.ready(LINK_WAIT_S):
+        log.warning("starting without Valkey: jobs are taken in, and sent once it is there")
+    return Services(
+        settings=settings,
+        limits=Limits.of(settings),
+        instance=instance,
+        clock=time.time,
+        catalog=catalog,
+        counting=counting,
+        database=database,
+        redis=redis,
+        publisher=publisher,
+        submitter=submitter,
+        link=link,
+        waiting=waiting,
+        presence=presence,
+        metrics=metrics,
+        scrape=Scrape(database, redis, presence),
+    )

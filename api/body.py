@@ -1,0 +1,203 @@
+"""Reading a request's body: bounded before and while it is read, then decoded strictly.
+
+A body that is too large is refused at its Content-Length, or at the first chunk beyond the limit; what the client still
+sends is thrown away for a while, so that it gets to see the answer, and then the connection is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import orjson
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from api.errors import InvalidJson, UnsupportedMediaType, error_response
+from tasks.errors import LimitExceeded
+from tasks.request import path
+
+LINGER_S = 5.0
+LINGER_BYTES = 64 * 2**20
+OFF_LOOP_BYTES = 256 * 1024
+"""A refused body above this size is searched for its fault in a thread."""
+
+
+class BodyTooLarge(LimitExceeded):
+    """The body is larger than the server takes."""
+
+
+async def read_json(request: Request, limit: int) -> object:
+    """The decoded JSON body. Raises BodyTooLarge, UnsupportedMediaType or InvalidJson."""
+    headers = request.headers
+    check_length(headers, limit)
+    check_media(headers)
+    body = await read(request.receive, limit)
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        if len(body) > OFF_LOOP_BYTES:
+            raise await asyncio.to_thread(diagnose, body, error) from None
+        raise diagnose(body, error) from None
+
+
+def check_length(headers: Headers, limit: int) -> None:
+    """Refuse a body by its announced length. Raises BodyTooLarge."""
+    announced = headers.get("content-length")
+    if announced is not None and announced.isdigit() and int(announced) > limit:
+        raise _too_large(limit)
+
+
+def check_media(headers: Headers) -> None:
+    """Refuse what is not plain JSON before reading it. Raises UnsupportedMediaType."""
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise UnsupportedMediaType(
+            f"Content-Encoding {encoding[:40]!r} is not taken; send the body as it is.", param="Content-Encoding"
+        )
+    media = headers.get("content-type")
+    if media is None or media == "application/json":
+        return
+    kind = media.partition(";")[0].strip().lower()
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise UnsupportedMediaType(
+            f"Content-Type {kind[:80]!r} is not taken; send application/json.", param="Content-Type"
+        )
+
+
+async def read(receive: Receive, limit: int) -> bytes:
+    """The body, at most `limit` bytes of it in memory. Raises BodyTooLarge, or ClientGone if the client left."""
+    message = await receive()
+    first: bytes = _bytes(message)
+    if not message.get("more_body", False):
+        if len(first) > limit:
+            raise _too_large(limit)
+        return first
+    parts, size = [first], len(first)
+    while message.get("more_body", False):
+        if size > limit:
+            raise _too_large(limit)
+        message = await receive()
+        part = _bytes(message)
+        parts.append(part)
+        size += len(part)
+    if size > limit:
+        raise _too_large(limit)
+    return b"".join(parts)
+
+
+class ClientGone(Exception):
+    """The client closed the connection; any answer goes nowhere."""
+
+
+def _bytes(message: Message) -> bytes:
+    if message["type"] == "http.disconnect":
+        raise ClientGone
+    body: bytes = message.get("body", b"")
+    return body
+
+
+def _too_large(limit: int) -> BodyTooLarge:
+    return BodyTooLarge(
+        f"The body is larger than {limit} bytes, the limit ROOST_MAX_BODY_BYTES of this server; send several jobs.",
+        param="body",
+    )
+
+
+class Refusal(Response):
+    """The reply to a body that is not read to its end.
+
+    The whole answer goes out at once; then what still comes in is dropped, for a bounded time and size, because a
+    connection closed with unread bytes is reset and its client never sees the answer.
+    """
+
+    def __init__(self, error: BodyTooLarge) -> None:
+        plain = error_response(error)
+        super().__init__(
+            plain.body, status_code=plain.status_code, media_type="application/json", headers={"connection": "close"}
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer, then throw away what still comes."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        await _drain(receive)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _drain(receive: Receive) -> None:
+    end, dropped = time.monotonic() + LINGER_S, 0
+    try:
+        async with asyncio.timeout(LINGER_S):
+            while dropped < LINGER_BYTES and time.monotonic() < end:
+                message = await receive()
+                dropped += len(_bytes(message))
+                if not message.get("more_body", False):
+                    return
+    except (TimeoutError, ClientGone):
+        return
+
+
+async def on_too_large(request: Request, error: BodyTooLarge) -> Response:
+    """The exception handler of BodyTooLarge."""
+    return Refusal(error)
+
+
+class _NotANumber:
+    """Stands for NaN or Infinity in a body that is only read to find it."""
+
+
+def diagnose(body: bytes, error: orjson.JSONDecodeError) -> InvalidJson:
+    """What is wrong with a body that the strict decoder refused; names the field if a tolerant one can read it."""
+    plain = InvalidJson(f"The body is not valid JSON: {error.msg} at byte {error.pos}.", param="body")
+    try:
+        text = body.decode("utf-8", "surrogateescape")
+        found = _find(json.loads(text, parse_constant=lambda _: _NotANumber(), parse_float=_finite), ())
+    except (ValueError, RecursionError):
+        return plain
+    if found is None:
+        return plain
+    where, what = found
+    param = path(where) or "body"
+    return InvalidJson(f"{param[:200]!r} {what}.", param=param[:200])
+
+
+def _finite(literal: str) -> object:
+    value = float(literal)
+    return value if abs(value) != float("inf") else _NotANumber()
+
+
+def _find(value: Any, where: tuple[str | int, ...]) -> tuple[tuple[str | int, ...], str] | None:
+    """The first value that JSON does not allow or that no text can hold, with its place."""
+    if isinstance(value, _NotANumber):
+        return where, "must be a finite number; JSON has no NaN and no Infinity"
+    if isinstance(value, str):
+        return None if _sound(value) else (where, "holds half of a surrogate pair, or bytes that are not UTF-8")
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if not _sound(name):
+                return where, "has a field whose name is not valid text"
+            if found := _find(inner, (*where, name)):
+                return found
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            if found := _find(inner, (*where, index)):
+                return found
+    return None
+
+
+def _sound(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+async def on_gone(request: Request, error: ClientGone) -> Response:
+    """The exception handler of ClientGone: the answer goes nowhere, and is counted under a status of its own."""
+    return Response(status_code=499)

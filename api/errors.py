@@ -1,0 +1,170 @@
+"""Errors at the door: one table from code to HTTP status, one envelope, one place where both meet.
+
+`{"error": {"code", "message", "param", "retryable", "job_id"?}}`. An error that nobody raised on purpose becomes a
+plain `internal`, is logged whole, and tells the caller nothing of what was inside.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from catalog.errors import RoostError
+from tasks.errors import TaskError, as_data
+from tasks.request import explain
+
+log = logging.getLogger(__name__)
+
+INTERNAL = "internal"
+RETRY_AFTER_S = {429: 1, 503: 2}
+"""Every 429 and 503 says when to come back."""
+
+STATUS: Mapping[str, int] = {
+    # the request
+    "invalid_request": 422,
+    "invalid_json": 422,
+    "invalid_option": 422,
+    "unsupported_verb": 422,
+    "limit_exceeded": 413,
+    "unsupported_media_type": 415,
+    "not_acceptable": 406,
+    "route_not_found": 404,
+    "method_not_allowed": 405,
+    "model_not_found": 404,
+    "ambiguous_model": 422,
+    # the job
+    "job_not_found": 404,
+    "result_expired": 410,
+    "not_finished": 409,
+    "already_finished": 409,
+    "not_retryable": 409,
+    "idempotency_conflict": 409,
+    "cancelled": 409,
+    # its items
+    "empty_text": 422,
+    "text_too_long": 422,
+    "invalid_item": 422,
+    "all_items_failed": 422,
+    # its run
+    "deadline_passed": 504,
+    "time_limit": 504,
+    "model_load_failed": 502,
+    "model_too_large": 422,
+    "weights_unavailable": 502,
+    # the service
+    "overloaded": 429,
+    "store_unavailable": 503,
+    "broker_unavailable": 503,
+    "not_ready": 503,
+}
+"""Codes that are not here are failures inside the service: 500."""
+
+
+class InvalidJson(TaskError):
+    """The body is not valid JSON; the message says where."""
+
+    code = "invalid_json"
+
+
+class UnsupportedMediaType(TaskError):
+    """The body must be plain JSON: Content-Type application/json, no Content-Encoding."""
+
+    code = "unsupported_media_type"
+
+
+class NotAcceptable(TaskError):
+    """The result can be had as application/json or application/msgpack; send one of them in Accept."""
+
+    code = "not_acceptable"
+
+
+def status_of(code: str) -> int:
+    """The HTTP status of an error code."""
+    return STATUS.get(code, 500)
+
+
+def envelope(error: Mapping[str, Any], *, job_id: str | None = None) -> dict[str, Any]:
+    """The body of an error reply, from an error as it is stored."""
+    body = {
+        "code": error["code"],
+        "message": error["message"],
+        "param": error.get("param"),
+        "retryable": error.get("retryable", False),
+    }
+    return {"error": body if job_id is None else {**body, "job_id": job_id}}
+
+
+def headers_of(status: int) -> dict[str, str]:
+    """The headers that every reply of this status carries."""
+    return {"retry-after": str(RETRY_AFTER_S[status])} if status in RETRY_AFTER_S else {}
+
+
+def error_response(error: RoostError, *, job_id: str | None = None) -> Response:
+    """The reply for an error raised on purpose."""
+    status = status_of(error.code)
+    if status >= 500 and status != 503:
+        log.error("%s: %s", error.code, error.message)
+    return Response(
+        orjson.dumps(envelope(as_data(error), job_id=job_id)),
+        status_code=status,
+        headers=headers_of(status),
+        media_type="application/json",
+    )
+
+
+def _plain(code: str, message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    body = envelope({"code": code, "message": message})
+    return Response(
+        orjson.dumps(body),
+        status_code=status,
+        headers={**headers_of(status), **(headers or {})},
+        media_type="application/json",
+    )
+
+
+async def _on_roost(request: Request, error: RoostError) -> Response:
+    return error_response(error)
+
+
+async def _on_validation(request: Request, error: RequestValidationError) -> Response:
+    found = [{**e, "loc": e["loc"][1:] or e["loc"]} for e in error.errors()]
+    return error_response(explain(found))
+
+
+async def _on_http(request: Request, error: HTTPException) -> Response:
+    """What the framework refuses by itself: an unknown path or method."""
+    if error.status_code == 404:
+        return _plain("route_not_found", "There is no such path; GET /openapi.json lists them all.", 404)
+    if error.status_code == 405:
+        allow = (error.headers or {}).get("Allow", "")
+        return _plain("method_not_allowed", f"This path takes {allow or 'another method'}.", 405, error.headers)
+    return _plain("invalid_request", str(error.detail), error.status_code, error.headers)
+
+
+async def _on_unknown(request: Request, error: Exception) -> Response:
+    log.error("unexpected error on %s %s", request.method, request.scope.get("path"), exc_info=error)
+    return _plain(INTERNAL, "Something went wrong in the service; its log has the reason.", 500)
+
+
+E = TypeVar("E", bound=Exception)
+Handler = Callable[[Request, E], Awaitable[Response]]
+
+
+def handle(app: FastAPI, kind: type[E], handler: Handler[E]) -> None:
+    """Let `handler` answer errors of this kind."""
+    app.add_exception_handler(kind, handler)  # type: ignore[arg-type] # it is called with errors of `kind` only
+
+
+def install(app: FastAPI) -> None:
+    """Put the handlers that every application needs into this one."""
+    handle(app, RoostError, _on_roost)
+    handle(app, RequestValidationError, _on_validation)
+    handle(app, HTTPException, _on_http)
+    handle(app, Exception, _on_unknown)

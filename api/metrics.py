@@ -1,0 +1,183 @@
+"""What Prometheus sees: counts of this process, and the state of the whole service at the moment of the scrape.
+
+With several processes behind one port set PROMETHEUS_MULTIPROC_DIR to an empty folder: then a scrape of any of them
+tells of all. The state of the service is the same from wherever it is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.presence import Presence, Worker
+from catalog.terms import Lane
+from tasks import queues
+from tasks.db import AsyncDatabase
+from tasks.errors import BrokerUnavailable, TaskError
+from tasks.jobs import State
+from tasks.store.sweep import counts
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+COUNTS_FOR_S = 5.0
+"""Counting the jobs reads a whole index, so it is done no more often than this."""
+
+_SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
+
+
+class Metrics:
+    """The counters of one process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "roost_http_requests_total", "Requests answered", ["route", "method", "status"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "roost_http_request_seconds", "Time to answer", ["route"], buckets=_SECONDS, registry=self.registry
+        )
+        self.submissions = Counter(
+            "roost_submissions_total", "Jobs taken in", ["verb", "lane", "path"], registry=self.registry
+        )
+        self.items = Counter("roost_submitted_items_total", "Items taken in", ["verb"], registry=self.registry)
+        self.waits = Counter(
+            "roost_waits_total", "Waits for a result, by how they ended", ["end"], registry=self.registry
+        )
+
+    def counters(self) -> bytes:
+        """The counters as text: of all processes where they share a folder, else of this one."""
+        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            return generate_latest(self.registry)
+        shared = CollectorRegistry()
+        MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
+        return generate_latest(shared)
+
+
+class Measured:
+    """ASGI middleware that counts and times requests by the route's own path, so that ids make no new series."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and note how it went."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        status = 500
+
+        async def watch(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watch)
+        finally:
+            route = getattr(scope.get("route"), "path", "unknown")
+            self._metrics.requests.labels(route, scope["method"], status).inc()
+            self._metrics.seconds.labels(route).observe(time.perf_counter() - began)
+
+
+class Scrape:
+    """Reads the state of the service for a scrape. What cannot be read is left out, and `roost_up` says so."""
+
+    def __init__(self, database: AsyncDatabase, redis: Redis, presence: Presence) -> None:
+        self._database = database
+        self._redis = redis
+        self._presence = presence
+        self._counted: Mapping[tuple[State, Lane], int] = {}
+        self._counted_at = float("-inf")
+        self._counting = asyncio.Lock()
+
+    async def page(self) -> bytes:
+        """The gauges as text."""
+        families: list[Metric] = []
+        up = GaugeMetricFamily("roost_up", "1 where this process can read it", labels=["part"])
+        for part, read in (("database", self._jobs), ("broker", self._queues), ("workers", self._workers)):
+            try:
+                families += await read()
+                up.add_metric([part], 1)
+            except TaskError:
+                up.add_metric([part], 0)
+        registry = CollectorRegistry()
+        registry.register(_Families([up, *families]))
+        return generate_latest(registry)
+
+    async def _jobs(self) -> list[Metric]:
+        async with self._counting:
+            if time.monotonic() - self._counted_at >= COUNTS_FOR_S:
+                self._counted = await self._database.run(counts)
+                self._counted_at = time.monotonic()
+        family = GaugeMetricFamily("roost_open_jobs", "Jobs that have not ended", labels=["state", "lane"])
+        for (state, lane), number in self._counted.items():
+            family.add_metric([state.value, lane.value], number)
+        return [family]
+
+    async def _queues(self) -> list[Metric]:
+        names = queues.queue_names()
+        family = GaugeMetricFamily("roost_queue_messages", "Messages that no worker has taken", labels=["queue"])
+        try:
+            async with self._redis.pipeline(transaction=False) as pipe:
+                for name in names:
+                    pipe.llen(name)
+                depths: Sequence[int] = await pipe.execute()
+        except (RedisError, OSError) as error:
+            raise BrokerUnavailable from error
+        for name, depth in zip(names, depths, strict=True):
+            family.add_metric([name], depth)
+        return [family]
+
+    async def _workers(self) -> list[Metric]:
+        return worker_families(await self._presence.live())
+
+
+def worker_families(workers: Sequence[Worker]) -> list[Metric]:
+    """The gauges and totals of the live workers."""
+    out: list[Metric] = [GaugeMetricFamily("roost_workers", "Live workers", value=len(workers))]
+    for name, text, value in (
+        ("roost_worker_heartbeat_age_seconds", "Age of the last heartbeat", lambda w: w.age_s),
+        ("roost_worker_jobs_held", "Jobs that a worker holds", lambda w: w.held),
+        ("roost_worker_items_waiting", "Items that wait for the device", lambda w: w.waiting),
+        ("roost_worker_items_running", "Items on the device", lambda w: w.running),
+        ("roost_worker_models_loaded", "Models on the device", lambda w: len(w.models)),
+        ("roost_worker_budget_bytes", "Bytes that models may take", lambda w: w.ledger.get("budget")),
+        ("roost_worker_used_bytes", "Bytes that models take", lambda w: w.ledger.get("used")),
+        ("roost_worker_batches", "Forward passes since the worker started", lambda w: w.stats.get("batches")),
+        ("roost_worker_items", "Items computed since the worker started", lambda w: w.stats.get("items")),
+        ("roost_worker_device_seconds", "Seconds of computing", lambda w: w.stats.get("device_s")),
+        ("roost_worker_padding_ratio", "Padded share of the tokens computed", lambda w: padding(w.stats)),
+    ):
+        family = GaugeMetricFamily(name, text, labels=["worker", "device"])
+        for worker in workers:
+            number = value(worker)
+            if number is not None:
+                family.add_metric([worker.name, worker.device], float(number))
+        out.append(family)
+    return out
+
+
+def padding(stats: Mapping[str, float]) -> float | None:
+    """The share of computed tokens that were padding; None before any was computed."""
+    padded = float(stats.get("padded_tokens") or 0)
+    return 1.0 - float(stats.get("real_tokens") or 0) / padded if padded > 0 else None
+
+
+class _Families(Collector):
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families

@@ -1,0 +1,106 @@
+"""GET /v1/jobs/{id}/events: the states of a job as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.media import dumps
+from api.render import job_object
+from api.routes.jobs import JobId, job_id
+from api.routes.replies import errors
+from api.services import services
+from api.waiting import Nudge
+from tasks.errors import InvalidRequest, JobNotFound, StoreUnavailable
+from tasks.jobs import Job, State
+from tasks.notices import Change
+from tasks.prepare import CALLER
+from tasks.store import read
+
+router = APIRouter(tags=["jobs"])
+
+LONGEST_S = 3600.0
+"""A stream ends after this; the client reconnects with Last-Event-ID."""
+
+
+class StreamOver(Exception):
+    """The client has seen the last event of an ended job. Answered 204, which tells an EventSource not to come back."""
+
+
+async def on_stream_over(request: Request, error: StreamOver) -> Response:
+    """The exception handler of StreamOver."""
+    return Response(status_code=204)
+
+
+def last_seen(last_event_id: Annotated[str | None, Header(description="The id of the last event seen")] = None) -> int:
+    """The version that the client has seen; 0 for none. Raises InvalidRequest."""
+    if last_event_id is None or last_event_id == "":
+        return 0
+    if not last_event_id.isascii() or not last_event_id.isdigit() or len(last_event_id) > 18:
+        raise InvalidRequest("'Last-Event-ID' must be the id of an event of this stream.", param="Last-Event-ID")
+    return int(last_event_id)
+
+
+async def find(
+    request: Request,
+    id: JobId,  # noqa: A002 - the name in the path
+    seen: Annotated[int, Depends(last_seen)],
+) -> Job:
+    """The job, found before the stream begins, so that errors have a status. Raises JobNotFound, StreamOver."""
+    job = await services(request).database.run(read.job, job_id(id), CALLER)
+    if job is None:
+        raise JobNotFound
+    if job.state.final and job.version <= seen:
+        raise StreamOver
+    return job
+
+
+@router.get(
+    "/v1/jobs/{id}/events",
+    summary="Follow a job",
+    response_class=EventSourceResponse,
+    responses={
+        204: {"description": "The job has ended and Last-Event-ID is its last event"},
+        **errors(404, 422, 429, 503),
+    },
+)
+async def events(
+    request: Request, job: Annotated[Job, Depends(find)], seen: Annotated[int, Depends(last_seen)]
+) -> AsyncIterator[ServerSentEvent]:
+    """The job's state now, if it is newer than Last-Event-ID, then each state it comes to, until the job ends.
+
+    An event's name is the state, its id the version of the job's row, its data the job. These are states, not a log:
+    states that were passed while nobody looked are not told. `progress` says how many items of a running job are done.
+    """
+    it = services(request)
+    until = asyncio.get_running_loop().time() + LONGEST_S
+    with it.waiting.open(job.id, ends_only=False) as waiter:
+        now = await it.database.run(read.job, job.id, CALLER)
+        while True:
+            if now is not None and now.version > seen:
+                seen = waiter.seen = now.version
+                yield event(now.state.value, now)
+            if now is None or now.state.final:
+                return
+            signal = await waiter.next(until)
+            if signal in {Nudge.TIMEOUT, Nudge.CLOSING, Nudge.GONE}:
+                return
+            if isinstance(signal, Change) and signal.version <= seen:
+                if signal.items_done and signal.state == State.RUNNING:
+                    yield event("progress", now, items_done=signal.items_done)
+                continue
+            try:
+                now = await it.database.run(read.job, job.id, CALLER)
+            except StoreUnavailable:
+                return
+
+
+def event(name: str, job: Job, **more: int) -> ServerSentEvent:
+    """One event of the stream."""
+    return ServerSentEvent(event=name, id=str(job.version), raw_data=dumps({**job_object(job), **more}).decode())

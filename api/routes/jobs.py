@@ -1,0 +1,163 @@
+"""One job after its submission: look, wait, cancel, try again; and lists of jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+from redis.exceptions import RedisError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api import prefer
+from api.leaving import Leaving
+from api.media import Media, dumps
+from api.render import job_object, job_reply, moment
+from api.route import PlainRoute, documented
+from api.routes.replies import errors
+from api.schemas import JobList, JobObject
+from api.services import Services, services
+from api.waiting import Nudge
+from catalog.terms import Lane, Verb
+from tasks import keys
+from tasks.errors import AlreadyFinished, JobNotFound, NotRetryable
+from tasks.jobs import Job, State
+from tasks.notices import Change, pack_changes
+from tasks.prepare import CALLER
+from tasks.store import change, read
+from tasks.store.pages import Filters
+
+log = logging.getLogger(__name__)
+
+router = APIRouter(tags=["jobs"])
+hot = APIRouter(route_class=PlainRoute, tags=["jobs"])
+
+JobId = Annotated[str, Path(description="The job's id", examples=["0199c0de-0000-7000-8000-000000000000"])]
+
+
+def job_id(text: str) -> UUID:
+    """The id in a path. What is no id names no job: raises JobNotFound."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise JobNotFound from None
+
+
+def _signature(
+    id: JobId,  # noqa: A002 - the name in the path
+    wait: Annotated[
+        float, Query(ge=0, description="Seconds to wait for the end, at most the server's ROOST_MAX_WAIT_S")
+    ] = 0,
+) -> None: ...
+
+
+@hot.get(
+    "/v1/jobs/{id}",
+    summary="Look at a job, or wait for its end",
+    response_model=JobObject,
+    responses=errors(404, 422, 429, 503),
+)
+@documented(_signature)
+async def look(request: Request) -> Response:
+    """The job as it is now. With `wait` the answer comes when the job ends, or after that many seconds."""
+    it = services(request)
+    id_ = job_id(request.path_params["id"])
+    asked = request.query_params.get("wait")
+    wait = 0.0 if asked is None else prefer.seconds(asked, it.settings.max_wait_s, "wait")
+    if wait <= 0:
+        return job_reply(await _find(it, id_), 200)
+    until = asyncio.get_running_loop().time() + wait
+    with it.waiting.open(id_) as waiter, Leaving(request.receive, waiter):
+        job = await _find(it, id_)
+        while not job.state.final:
+            signal = await waiter.next(until)
+            job = await _find(it, id_)
+            if signal in {Nudge.TIMEOUT, Nudge.CLOSING, Nudge.GONE}:
+                break
+    return job_reply(job, 200)
+
+
+async def _find(it: Services, id_: UUID) -> Job:
+    job = await it.database.run(read.job, id_, CALLER)
+    if job is None:
+        raise JobNotFound
+    return job
+
+
+@router.post(
+    "/v1/jobs/{id}/cancel", summary="Cancel a job", response_model=JobObject, responses=errors(404, 409, 429, 503)
+)
+async def cancel(request: Request, id: JobId) -> Response:  # noqa: A002 - the name in the path
+    """End a job that has not ended. Once this is answered no result of it will be written.
+
+    Cancelling a cancelled job changes nothing and is answered alike; a job that ended otherwise is a 409.
+    """
+    it = services(request)
+    changed = await it.database.run(change.cancel, job_id(id), CALLER)
+    if changed.changed:
+        await _tell(it, changed.job)
+        it.submitter.forget(changed.job.id)
+    elif changed.job.state is not State.CANCELLED:
+        raise AlreadyFinished
+    return job_reply(changed.job, 200)
+
+
+@router.post(
+    "/v1/jobs/{id}/retry",
+    summary="Try a job again",
+    status_code=202,
+    response_model=JobObject,
+    responses=errors(404, 409, 422, 429, 503),
+)
+async def retry(request: Request, id: JobId) -> Response:  # noqa: A002 - the name in the path
+    """Queue a job again that failed, was cancelled or expired. It keeps its id; its old error and result are gone."""
+    it = services(request)
+    id_ = job_id(id)
+    changed = await it.database.run(change.retry, id_, CALLER, moment(it.clock()))
+    if not changed.changed:
+        raise NotRetryable(
+            f"The job is {changed.job.state}; only one that failed, was cancelled or expired is tried again."
+        )
+    await it.submitter.revive(id_)
+    await _tell(it, changed.job)
+    return job_reply(changed.job, 202, headers={"location": f"/v1/jobs/{id_}", "retry-after": "1"})
+
+
+async def _tell(it: Services, job: Job) -> None:
+    """Wake who waits for the job. Those who do not hear it read the row within two seconds."""
+    try:
+        await it.redis.publish(keys.CHANGES, pack_changes([Change(job.id, job.state.value, job.version)]))
+    except (RedisError, OSError) as error:
+        log.warning("those who wait for job %s were not woken: %s", job.id, type(error).__name__)
+
+
+class ListQuery(BaseModel):
+    """Which jobs to list."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    status: State | None = None
+    verb: Verb | None = None
+    model: Annotated[str | None, Field(description="The exact id, with its profile if one was asked for")] = None
+    tag: str | None = None
+    lane: Lane | None = None
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+    cursor: Annotated[str | None, Field(description="`next_cursor` of the page before")] = None
+
+
+@router.get("/v1/jobs", summary="List jobs", response_model=JobList, responses=errors(422, 429, 503))
+async def listing(request: Request, query: Annotated[ListQuery, Query()]) -> Response:
+    """Jobs that match every filter, newest first. Pages stay in place while new jobs come in."""
+    filters = Filters(status=query.status, verb=query.verb, model=query.model, tag=query.tag, lane=query.lane)
+    page = await services(request).database.run(read.page, CALLER, filters, query.cursor, query.limit)
+    body = {
+        "object": "list",
+        "data": [job_object(job) for job in page.jobs],
+        "has_more": page.next_cursor is not None,
+        "next_cursor": page.next_cursor,
+    }
+    return Response(dumps(body), media_type=Media.JSON.value)

@@ -1,0 +1,87 @@
+"""GET /v1/models: what the catalog has, and where it is loaded."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.media import Media, dumps
+from api.presence import Worker
+from api.routes.replies import errors
+from api.schemas import ModelList, ModelObject
+from api.services import Services, services
+from catalog.schema import Spec
+from tasks.errors import BrokerUnavailable
+
+log = logging.getLogger(__name__)
+
+router = APIRouter(tags=["models"])
+
+LOADED = "ready"
+"""The state of a model that is on its device, in a heartbeat."""
+
+
+@router.get("/v1/models", summary="List models", response_model=ModelList, responses=errors())
+async def listing(request: Request) -> Response:
+    """Every model of the catalog, by id. Where it is loaded comes from the workers' heartbeats."""
+    it = services(request)
+    workers = await _workers(it)
+    body = {"object": "list", "data": [model_object(spec, workers) for spec in it.catalog.specs]}
+    return Response(dumps(body), media_type=Media.JSON.value)
+
+
+@router.get("/v1/models/{id:path}", summary="Look at a model", response_model=ModelObject, responses=errors(404, 422))
+async def one(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
+    """One model, by its id; its slash may be written plain or as %2F. `id:profile` finds the model of the profile."""
+    it = services(request)
+    choice = it.catalog.find(id)
+    return Response(dumps(model_object(choice.spec, await _workers(it))), media_type=Media.JSON.value)
+
+
+async def _workers(it: Services) -> Sequence[Worker]:
+    """The live workers; none when their heartbeats cannot be read, since the catalog is worth telling by itself."""
+    try:
+        return await it.presence.live()
+    except BrokerUnavailable:
+        log.warning("models are told without where they are loaded: no heartbeats can be read")
+        return ()
+
+
+def model_object(spec: Spec, workers: Sequence[Worker]) -> dict[str, Any]:
+    """The model object of a reply."""
+    encode = spec.tasks.encode
+    holders = [
+        {
+            "name": worker.name,
+            "device": worker.device,
+            "state": str(model.get("state", "")),
+            "bytes": model.get("bytes"),
+            "leases": model.get("leases"),
+        }
+        for worker in workers
+        for model in worker.models
+        if str(model.get("key", "")).partition(":")[0] == spec.id
+    ]
+    return {
+        "id": spec.id,
+        "object": "model",
+        "family": spec.family,
+        "description": spec.description,
+        "licence": spec.licence,
+        "verbs": list(spec.verbs),
+        "profiles": sorted(spec.profiles),
+        "dims": encode.dims if encode else None,
+        "matryoshka": list(encode.matryoshka) if encode else [],
+        "prompts": sorted(encode.prompts) if encode else [],
+        "outputs": list(encode.outputs) if encode else [],
+        "max_length": spec.max_length,
+        "parameters": spec.parameters,
+        "verified": spec.verified,
+        "loaded": any(holder["state"] == LOADED for holder in holders),
+        "workers": holders,
+    }

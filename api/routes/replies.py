@@ -1,0 +1,36 @@
+"""The error replies of a route, for OpenAPI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from api.schemas import ErrorReply
+
+_TEXT = {
+    404: "There is no such thing",
+    406: "The reply cannot be had in the form of Accept",
+    409: "The job is not in the state that this needs",
+    410: "The retention has ended",
+    413: "A limit is exceeded; the message names it",
+    415: "The body is not plain JSON",
+    422: "A field is not valid; `param` names it",
+    429: "Too much at once; come again after Retry-After",
+    500: "The service failed",
+    502: "The model could not be had",
+    503: "A part of the service is away; come again after Retry-After",
+    504: "It took longer than allowed",
+}
+
+_RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait", "schema": {"type": "integer"}}}
+
+
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The entries of `responses` for these statuses, and for 500, which any route may give."""
+    return {
+        status: {
+            "model": ErrorReply,
+            "description": _TEXT[status],
+            **({"headers": _RETRY_AFTER} if status in {429, 503} else {}),
+        }
+        for status in (*statuses, 500)
+    }

@@ -1,0 +1,69 @@
+"""GET /v1/jobs/{id}/result: as often as you like, until the retention ends."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api.answers import End, result_of
+from api.errors import envelope, headers_of, status_of
+from api.media import Media, dumps, media_of
+from api.results import Encoding
+from api.routes.jobs import JobId, job_id
+from api.routes.replies import errors
+from api.schemas import FailedResult, ResultObject
+from api.services import services
+from tasks.jobs import State
+from tasks.prepare import CALLER
+from tasks.store import read
+
+router = APIRouter(tags=["jobs"])
+
+_NO_RESULT = {
+    State.CANCELLED: {"code": "cancelled", "message": "The job was cancelled; it has no result."},
+    State.EXPIRED: {"code": "deadline_passed", "message": "The job was not done before its deadline."},
+    State.FAILED: {"code": "failed", "message": "The job failed."},
+}
+
+
+@router.get(
+    "/v1/jobs/{id}/result",
+    summary="Get a job's result",
+    response_model=ResultObject,
+    responses={
+        **errors(404, 406, 410, 422, 429, 503),
+        409: {"model": FailedResult, "description": "The job has not ended, or was cancelled"},
+        422: {"model": FailedResult, "description": "Every item failed, or a parameter is not valid"},
+        504: {"model": FailedResult, "description": "The deadline or the time limit has passed"},
+        200: {"content": {Media.MSGPACK.value: {"schema": {"type": "string", "format": "binary"}}}},
+    },
+)
+async def result(
+    request: Request,
+    id: JobId,  # noqa: A002 - the name in the path
+    encoding: Annotated[Encoding, Query(description="How vectors are written in JSON")] = Encoding.FLOAT,
+    accept: Annotated[str | None, Header(description="application/json or application/msgpack")] = None,
+) -> Response:
+    """The outcome of every item, in the order of the request; the job's error if it did not succeed.
+
+    msgpack carries the bytes of vectors as they are stored, which is the fastest way to get them.
+    """
+    media = media_of(accept)
+    found = await services(request).database.run(read.result, job_id(id), CALLER)
+    end = End(found.job, found.rows)
+    body = result_of(end, media, encoding)
+    job = found.job
+    if job.state is State.SUCCEEDED and body is not None:
+        return Response(dumps(body, media), media_type=media.value)
+    error = job.error or _NO_RESULT[job.state]
+    status = status_of(error["code"])
+    failed = {
+        **envelope(error, job_id=str(job.id)),
+        "id": str(job.id),
+        "status": job.state.value,
+        "items": None if body is None else body["items"],
+    }
+    return Response(dumps(failed, media), status_code=status, media_type=media.value, headers=headers_of(status))

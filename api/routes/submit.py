@@ -1,0 +1,96 @@
+"""POST /v1/jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from api import prefer
+from api.answers import Form, answer
+from api.body import read_json
+from api.media import media_of
+from api.results import Encoding, encoding_of
+from api.route import PlainRoute, documented
+from api.routes.replies import errors
+from api.schemas import JobObject, JobWithResult
+from api.services import services
+from tasks.prepare import check, check_key, price
+from tasks.request import JobRequest, parse_request
+
+router = APIRouter(route_class=PlainRoute, tags=["jobs"])
+
+
+def _signature(
+    body: JobRequest,
+    prefer: Annotated[
+        str | None,
+        Header(
+            description="`wait=N`: answer with the result if it comes within N seconds. `respond-async`: do not wait."
+        ),
+    ] = None,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            min_length=1,
+            max_length=256,
+            description="Printable ASCII. A second request with the same key gets the first one's job.",
+        ),
+    ] = None,
+    accept: Annotated[str | None, Header(description="application/json or application/msgpack, for the result")] = None,
+    encoding: Annotated[Encoding, Query(description="How vectors are written in JSON")] = Encoding.FLOAT,
+) -> None: ...
+
+
+_WAITED = {"Preference-Applied": {"description": "The wait that was granted", "schema": {"type": "string"}}}
+_LOCATED = {"Location": {"description": "The job's path", "schema": {"type": "string"}}}
+_REPLAYED = {
+    "Idempotent-Replayed": {"description": "`true` when the key led to an earlier job", "schema": {"type": "string"}}
+}
+
+
+@router.post(
+    "/v1/jobs",
+    summary="Submit a job",
+    responses={
+        200: {
+            "model": JobWithResult,
+            "description": "The job ended within the wait, well or badly: look at its status",
+            "headers": _LOCATED | _WAITED | _REPLAYED,
+        },
+        202: {
+            "model": JobObject,
+            "description": "The job is committed and will run",
+            "headers": _LOCATED
+            | _WAITED
+            | _REPLAYED
+            | {"Retry-After": {"description": "Seconds until a poll is worth it", "schema": {"type": "string"}}},
+        },
+        **errors(404, 406, 409, 413, 415, 422, 429, 503),
+    },
+)
+@documented(_signature)
+async def submit(request: Request) -> Response:
+    """Take in a job: one verb on one model, over one or more items.
+
+    Without `Prefer: wait=N` the answer is 202 once the job is committed. An id that was told is never lost.
+    """
+    it = services(request)
+    headers = request.headers
+    asked = headers.get("prefer")
+    wait = prefer.wait_of(asked, it.settings.max_wait_s)
+    key = check_key(headers.get("idempotency-key"))
+    form = Form(
+        wait, media_of(headers.get("accept")), encoding_of(request.query_params.get("encoding")), request.receive
+    )
+    raw = await read_json(request, it.settings.max_body_bytes)
+    now = it.clock()
+    checked = check(parse_request(raw, it.limits.max_items), it.catalog, it.limits)
+    counts = await it.counting.count(checked.choice.spec, checked.texts, checked.chars)
+    job = price(checked, counts, now=now, device=it.presence.kind, key=key)
+    response = await answer(it, job, form)
+    if asked:
+        response.headers["preference-applied"] = prefer.applied(wait)
+    return response

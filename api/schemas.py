@@ -1,0 +1,208 @@
+"""The shapes of requests and replies, as OpenAPI shows them. A test holds real replies against them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from catalog.terms import Lane, Verb
+from tasks.jobs import State
+
+
+class _Reply(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class ErrorBody(_Reply):
+    """Why something failed. `code` never changes its meaning; `message` says what to do."""
+
+    code: str
+    message: str
+    param: Annotated[str | None, Field(description="The field at fault")] = None
+    retryable: Annotated[bool, Field(description="Whether the same request may succeed later")] = False
+    job_id: str | None = None
+
+
+class ErrorReply(_Reply):
+    """The body of every reply with an error status."""
+
+    error: ErrorBody
+
+
+class StoredError(_Reply):
+    """The error of a job or of one item."""
+
+    code: str
+    message: str
+    retryable: bool = False
+    param: str | None = None
+
+
+class Cost(_Reply):
+    """Milliseconds on the device: as predicted at submission, and as they were."""
+
+    predicted_ms: float
+    device_ms: float | None
+
+
+class Timings(_Reply):
+    """Where the milliseconds of a job went. The parts add up to the total."""
+
+    admit_ms: float
+    queue_ms: float
+    load_ms: float
+    batch_wait_ms: float
+    device_ms: float
+    commit_ms: float
+    total_ms: float
+
+
+class Usage(_Reply):
+    """What was read."""
+
+    tokens: int
+    items: int | None = None
+
+
+class Urls(_Reply):
+    """Paths of this job's other routes."""
+
+    self: str
+    result: str
+    events: str
+    cancel: str
+    retry: str
+
+
+class JobObject(_Reply):
+    """A job. Times are UTC."""
+
+    id: str
+    object: Literal["job"]
+    status: State
+    verb: Verb
+    model: str
+    revision: str | None
+    lane: Lane
+    priority: int
+    items: int
+    items_failed: int
+    cost: Cost
+    attempts: int
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    deadline_at: datetime | None
+    expires_at: Annotated[datetime | None, Field(description="When an ended job and its result are deleted")]
+    tags: list[str]
+    options: dict[str, Any]
+    error: StoredError | None
+    timings: Timings | None
+    usage: Usage | None
+    worker: str | None
+    urls: Urls
+
+
+class Vector(_Reply):
+    """A dense vector. `values` are numbers, or with `encoding=base64` the little-endian bytes of them.
+
+    `dims` counts dimensions even where `binary` and `ubinary` pack eight into one value. `scale` comes with `int8`
+    and `uint8`.
+    """
+
+    dims: int
+    dtype: Literal["float32", "float16", "int8", "uint8", "binary", "ubinary"]
+    values: list[float] | list[int] | str
+    scale: float | None = None
+
+
+class ResultItem(_Reply):
+    """The outcome of one item, in the order of the request: its fields, or its error."""
+
+    id: str | None = None
+    dense: Vector | None = None
+    tokens: int | None = None
+    truncated: bool | None = None
+    error: StoredError | None = None
+
+
+class ResultObject(_Reply):
+    """A job's result."""
+
+    id: str
+    object: Literal["result"]
+    status: State
+    model: str
+    items: list[ResultItem]
+    usage: Usage | None
+
+
+class JobWithResult(JobObject):
+    """A job that ended while its caller waited. `result` is null when it ended without any."""
+
+    result: ResultObject | None
+
+
+class FailedResult(_Reply):
+    """The result of a job that did not succeed: its error, and the outcomes of its items if it got that far."""
+
+    error: ErrorBody
+    id: str
+    status: State
+    items: list[ResultItem] | None
+
+
+class JobList(_Reply):
+    """A page of jobs, newest first."""
+
+    object: Literal["list"]
+    data: list[JobObject]
+    has_more: bool
+    next_cursor: str | None
+
+
+class ModelWorker(_Reply):
+    """A worker that holds the model, or is loading it."""
+
+    name: str
+    device: str
+    state: str
+    bytes: int | None
+    leases: int | None
+
+
+class ModelObject(_Reply):
+    """A model of the catalog, and where it is loaded just now."""
+
+    id: str
+    object: Literal["model"]
+    family: str
+    description: str
+    licence: str
+    verbs: list[Verb]
+    profiles: list[str]
+    dims: int | None
+    matryoshka: list[int]
+    prompts: list[str]
+    outputs: list[str]
+    max_length: int
+    parameters: int
+    verified: bool
+    loaded: bool
+    workers: list[ModelWorker]
+
+
+class ModelList(_Reply):
+    """All models of the catalog."""
+
+    object: Literal["list"]
+    data: list[ModelObject]
+
+
+class NotReady(_Reply):
+    """Why the service cannot run jobs just now."""
+
+    error: ErrorBody
+    reasons: dict[str, str]

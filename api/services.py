@@ -1,0 +1,48 @@
+"""What every request needs, made once for each process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+from starlette.requests import Request
+
+from api.link import Link
+from api.metrics import Metrics, Scrape
+from api.presence import Presence
+from api.waiting import Waiting
+from catalog.loader import Catalog
+from tasks.counting import Counting
+from tasks.db import AsyncDatabase
+from tasks.dispatch import Publisher
+from tasks.prepare import Limits
+from tasks.settings import Settings
+from tasks.submit import Submitter
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts that routes use. `instance` is this process's own name on the reply channel."""
+
+    settings: Settings
+    limits: Limits
+    instance: str
+    clock: Callable[[], float]
+    catalog: Catalog
+    counting: Counting
+    database: AsyncDatabase
+    redis: Redis
+    publisher: Publisher
+    submitter: Submitter
+    link: Link
+    waiting: Waiting
+    presence: Presence
+    metrics: Metrics
+    scrape: Scrape
+
+
+def services(request: Request) -> Services:
+    """The services of the process that handles this request."""
+    found: Services = request.app.state.services
+    return found

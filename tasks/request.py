@@ -1,0 +1,145 @@
+"""What a caller may ask for, checked for shape: one job, whatever door it came through.
+
+A shape error names the field (`items[3].text`), says what is expected, and offers the nearest valid name. The texts
+that a caller sent never appear in a message. What depends on the model is checked by `tasks.prepare`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from catalog.errors import nearest
+from catalog.terms import Lane, Verb
+from tasks.errors import InvalidRequest, LimitExceeded
+
+MAX_ID_CHARS = 256
+MAX_TAGS = 32
+MAX_TAG_CHARS = 128
+MAX_DEADLINE_S = 30 * 86_400
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def _plain(value: str) -> str:
+    """No control characters: these strings are kept as text and shown in lists."""
+    if _CONTROL.search(value):
+        raise ValueError("must not hold control characters such as U+0000 or a line break")
+    return value
+
+
+Label = Annotated[str, Field(min_length=1, max_length=MAX_TAG_CHARS), AfterValidator(_plain)]
+ItemId = Annotated[str, Field(max_length=MAX_ID_CHARS), AfterValidator(_plain)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class ItemRequest(_Strict):
+    """One input. The `id` comes back with its result; it need not be unique."""
+
+    text: str
+    id: ItemId | None = None
+
+
+class JobRequest(_Strict):
+    """A job to run: one verb on one model, over one or more items."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "verb": "encode",
+                    "model": "sentence-transformers/all-MiniLM-L6-v2",
+                    "items": ["a text", {"id": "b", "text": "another"}],
+                    "options": {"normalize": True},
+                }
+            ]
+        }
+    )
+
+    verb: Annotated[Verb, Field(strict=False, description="What to do")]
+    model: Annotated[str, Field(min_length=1, description="A model's id, or `id:profile`; see GET /v1/models")]
+    items: Annotated[
+        list[str | ItemRequest], Field(min_length=1, description="Inputs, as texts or as objects with an id of yours")
+    ]
+    options: Annotated[dict[str, Any], Field(description="Options of the verb")] = {}
+    lane: Annotated[Lane, Field(strict=False, description="`interactive` goes first, `bulk` gives way")] = (
+        Lane.INTERACTIVE
+    )
+    priority: Annotated[int, Field(ge=0, le=9, description="0 is the least urgent, 9 the most")] = 5
+    deadline_s: Annotated[
+        float | None,
+        Field(gt=0, le=MAX_DEADLINE_S, allow_inf_nan=False, description="Seconds after which nobody wants the result"),
+    ] = None
+    tags: Annotated[list[Label], Field(max_length=MAX_TAGS, description="Words to find the job by")] = []
+    retention_s: Annotated[
+        int | None, Field(ge=60, description="Seconds that the finished job is kept; the server has a default")
+    ] = None
+
+
+def parse_request(raw: object, max_items: int) -> JobRequest:
+    """The request in a decoded JSON body. Raises InvalidRequest or LimitExceeded, naming the field."""
+    if not isinstance(raw, Mapping):
+        raise InvalidRequest("The body must be a JSON object.")
+    items = raw.get("items")
+    if isinstance(items, Sequence) and len(items) > max_items and not isinstance(items, str):
+        raise LimitExceeded(f"A job holds at most {max_items} items; this one has {len(items)}.", param="items")
+    try:
+        return JobRequest.model_validate(raw)
+    except ValidationError as error:
+        raise explain(error.errors(include_url=False), JobRequest) from None
+
+
+def explain(found: Sequence[Mapping[str, Any]], model: type[BaseModel] | None = None) -> InvalidRequest:
+    """The first of pydantic's errors as ours. `model` gives the names that an unknown field may have meant."""
+    first = next((e for e in found if not _other_branch(e)), found[0])
+    param = path([part for part in first["loc"] if part not in _BRANCHES])
+    kind, value = first["type"], first.get("input")
+    if kind == "extra_forbidden":
+        name = str(first["loc"][-1])
+        owner = ItemRequest if "ItemRequest" in first["loc"] else model
+        return InvalidRequest(f"Unknown field {name[:100]!r}{_nearest(name, owner)}", param=param[:200])
+    if kind == "missing":
+        return InvalidRequest(f"{param!r} is missing.", param=param)
+    if kind == "enum":
+        expected = str(first["ctx"]["expected"])
+        close = nearest(value, re.findall(r"'([^']*)'", expected), 1) if isinstance(value, str) else []
+        hint = f"; did you mean {close[0]!r}?" if close else "."
+        return InvalidRequest(f"{param!r} must be {expected}{hint}", param=param)
+    if first["loc"][-1] == "str" or kind == "model_type":
+        return InvalidRequest(f"{param!r} must be a text or an object with 'text'.", param=param)
+    message = _SHOULD.sub("must ", first["msg"].removeprefix("Value error, "))
+    return InvalidRequest(f"{param!r} {message.replace(' after validation', '')}.", param=param)
+
+
+_BRANCHES = ("str", "ItemRequest")
+"""The branches of the union of items: pydantic puts their names into the places of errors."""
+
+_SHOULD = re.compile(r"^\w+ should ")
+
+
+def path(location: Sequence[str | int]) -> str:
+    """`("items", 3, "text")` as `items[3].text`."""
+    out = ""
+    for part in location:
+        if isinstance(part, int):
+            out += f"[{part}]"
+        else:
+            out += f".{part}" if out else part
+    return out
+
+
+def _other_branch(error: Mapping[str, Any]) -> bool:
+    """Whether this error only says that an object is no text: the branch that its caller did not mean."""
+    return error["loc"][-1:] == ("str",) and isinstance(error.get("input"), Mapping)
+
+
+def _nearest(name: str, model: type[BaseModel] | None) -> str:
+    close = nearest(name, list(model.model_fields), 1) if model is not None else []
+    return f"; did you mean {close[0]!r}?" if close else "."

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pytest
+
+from catalog.errors import InvalidOption, UnknownModel, UnsupportedVerb
+from catalog.loader import Catalog
+from catalog.schema import CostCoefficients, EncodeFacts, Profile, Spec, Tasks
+from catalog.tokenizer import Counts
+from tasks.errors import InvalidRequest, LimitExceeded
+from tasks.messages import Submission
+from tasks.prepare import Checked, Limits, body_hash, check, check_key, job_id, price
+from tasks.request import parse_request
+
+LIMITS = Limits(max_items=10, max_text_chars=1000, default_retention_s=600, max_retention_s=6000)
+SPEC = Spec(
+    id="org/model",
+    family="fake",
+    tasks=Tasks(encode=EncodeFacts(dims=4, prompts={"query": "query: "})),
+    parameters=0,
+    max_length=100,
+    cost=CostCoefficients(base=4.0, per_token=1.0),
+    profiles={"strict": Profile(run={"truncate": False})},
+)
+SCORER = Spec(id="org/scorer", family="fake", tasks=Tasks(score={}), parameters=0, max_length=100)
+CATALOG = Catalog([SPEC, SCORER])
+NOW = 1_700_000_000.25
+
+
+def checked(**fields: Any) -> Checked:
+    return check(parse_request({"verb": "encode", "model": "org/model", "items": ["a"], **fields}, 10), CATALOG, LIMITS)
+
+
+def priced(counts: list[int], *, exact: bool = True, key: str | None = None, **fields: Any) -> Submission:
+    return price(checked(**fields), Counts(counts, exact), now=NOW, device="cpu", key=key)
+
+
+def test_an_unknown_model_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UnknownModel, match="org/model") as caught:
+        checked(model="org/modle")
+    assert caught.value.param == "model"
+
+
+def test_a_verb_that_the_model_does_not_do_is_refused_with_those_it_does() -> None:
+    with pytest.raises(UnsupportedVerb, match="does not score; it does: encode"):
+        checked(verb="score")
+
+
+def test_a_verb_that_nothing_serves_is_refused_even_if_the_model_lists_it() -> None:
+    with pytest.raises(UnsupportedVerb, match="nothing yet"):
+        checked(verb="score", model="org/scorer")
+
+
+def test_an_option_is_checked_against_the_model() -> None:
+    with pytest.raises(InvalidOption) as caught:
+        checked(options={"dimensions": 3})
+    assert caught.value.param == "options.dimensions"
+
+
+def test_nul_in_an_option_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match=r"U\+0000") as caught:
+        checked(options={"instruction": "a\0b"})
+    assert caught.value.param == "options.instruction"
+
+
+@pytest.mark.parametrize("blank", ["", "   ", "\n\t", "\u3000"])
+def test_a_blank_text_is_a_fault_of_its_item_alone(blank: str) -> None:
+    job = priced([3, 4], items=["cat", blank, "dog"])
+    assert job.faults[1]["code"] == "empty_text"
+    assert list(job.faults) == [1]
+    assert list(job.lengths) == [3, 0, 4]
+    assert job.costs[1] == 0.0
+    assert job.costs[0] > 0
+
+
+def test_all_items_keep_their_places_and_ids() -> None:
+    job = priced([3, 3], items=[{"id": "a", "text": "cat"}, "", {"id": "a", "text": "x"}])
+    assert msgpack.unpackb(job.inputs) == [{"id": "a", "text": "cat"}, {"text": ""}, {"id": "a", "text": "x"}]
+
+
+def test_nul_in_a_text_is_kept() -> None:
+    assert msgpack.unpackb(priced([3], items=["a\0b"]).inputs) == [{"text": "a\0b"}]
+
+
+@pytest.mark.parametrize("options", [{"prompt": "query"}, {"instruction": "query: "}])
+def test_what_is_counted_has_the_prompt_in_front(options: dict[str, str]) -> None:
+    found = checked(options=options, items=["cat", "", "dog"])
+    assert list(found.texts) == ["query: cat", "query: dog"]
+    assert list(found.places) == [0, 2]
+
+
+def test_a_text_over_the_models_length_counts_as_long_as_the_model_reads() -> None:
+    assert list(priced([500]).lengths) == [100]
+
+
+def test_a_text_over_the_models_length_is_a_fault_with_both_counts_if_it_may_not_be_cut() -> None:
+    job = priced([500, 100], items=["a", "b"], options={"truncate": False})
+    assert job.faults[0]["code"] == "text_too_long"
+    assert "500 tokens" in job.faults[0]["message"]
+    assert "100" in job.faults[0]["message"]
+    assert list(job.lengths) == [0, 100]
+
+
+def test_a_profiles_own_options_hold() -> None:
+    assert 0 in priced([500], model="org/model:strict").faults
+    assert 0 not in priced([500], model="org/model:strict", options={"truncate": True}).faults
+
+
+def test_an_estimate_refuses_no_text() -> None:
+    assert not priced([500], exact=False, options={"truncate": False}).faults
+
+
+def test_the_cost_is_what_the_job_takes_alone() -> None:
+    job = priced([10, 20], items=["a", "b"])
+    assert sum(job.costs) == pytest.approx(4.0 + 30.0)
+    assert job.bucket == "s"
+
+
+def test_a_job_whose_items_all_fail_at_the_door_costs_nothing() -> None:
+    job = priced([], items=["", " "])
+    assert (job.cost_ms, job.bucket, len(job.faults)) == (0.0, "xs", 2)
+
+
+def test_a_text_over_the_servers_limit_is_refused_with_its_place() -> None:
+    with pytest.raises(LimitExceeded, match="limit of this server is 1000") as caught:
+        checked(items=["a", {"text": "x" * 1001}])
+    assert caught.value.param == "items[1].text"
+
+
+def test_a_retention_over_the_servers_limit_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="at most 6000"):
+        checked(retention_s=6001)
+
+
+def test_the_submission_carries_what_was_asked() -> None:
+    job = priced([1], lane="bulk", priority=9, deadline_s=1.5, tags=["x"], retention_s=60, model="model:strict")
+    assert (job.lane, job.priority, job.deadline, job.tags, job.retention_s) == ("bulk", 9, NOW + 1.5, ["x"], 60)
+    assert (job.model, job.created, job.stored) == ("org/model:strict", NOW, True)
+
+
+def test_the_retention_has_a_default() -> None:
+    assert priced([1]).retention_s == 600
+
+
+def test_ids_are_version_7_and_sort_by_time() -> None:
+    first, second = job_id(NOW), job_id(NOW + 0.001)
+    assert (first.version, first.variant) == (7, "specified in RFC 4122")
+    assert first < second
+    assert first.int >> 80 == int(NOW * 1000)
+
+
+def test_two_ids_of_one_moment_differ() -> None:
+    assert len({job_id(NOW) for _ in range(100)}) == 100
+
+
+def test_requests_of_one_meaning_have_one_hash() -> None:
+    short = {"verb": "encode", "model": "m", "items": ["a"]}
+    long = {"items": [{"text": "a"}], "model": "m", "verb": "encode", "lane": "interactive", "priority": 5, "tags": []}
+    assert body_hash(parse_request(short, 10)) == body_hash(parse_request(long, 10))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"items": ["b"]}, {"items": [{"id": "", "text": "a"}]}, {"priority": 6}, {"options": {"normalize": True}}],
+)
+def test_another_meaning_has_another_hash(change: dict[str, Any]) -> None:
+    plain = {"verb": "encode", "model": "m", "items": ["a"]}
+    assert body_hash(parse_request(plain, 10)) != body_hash(parse_request({**plain, **change}, 10))
+
+
+def test_a_hash_is_made_for_keyed_jobs_only() -> None:
+    assert priced([1]).body_hash is None
+    assert len(priced([1], key="k").body_hash or b"") == 32
+
+
+@pytest.mark.parametrize("key", ["", "x" * 257, "ä", "a\0b", "a\tb"])
+def test_a_bad_idempotency_key_is_refused(key: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        check_key(key)
+    assert caught.value.param == "Idempotency-Key"
+
+
+def test_a_good_idempotency_key_passes() -> None:
+    assert check_key("order 1/2") == "order 1/2"
+    assert check_key(None) is None
