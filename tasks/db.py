@@ -8,9 +8,10 @@ repeat. What cannot be had within `patience_s` is a StoreUnavailable or an Overl
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import orjson
@@ -20,7 +21,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from tasks.errors import Overloaded, StoreUnavailable, TaskError
+from tasks.errors import Overloaded, StoreUnavailable
+
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -99,13 +102,14 @@ class Database:
         tries = _Tries(self._patience_s)
         while True:
             try:
-                connection = self._engine.connect()
-                connection.exec_driver_sql("SELECT 1")
+                with ExitStack() as unused:
+                    connection = unused.enter_context(self._engine.connect())
+                    connection.exec_driver_sql("SELECT 1")
+                    connection.rollback()
+                    unused.pop_all()
+                    return connection
             except (DBAPIError, PoolTimeout) as error:
                 time.sleep(tries.pause(error))
-            else:
-                connection.rollback()
-                return connection
 
     def close(self) -> None:
         """Close the pool. The next `run` opens it again."""
@@ -142,20 +146,17 @@ class _Tries:
         self._end = time.monotonic() + patience_s
         self._pause_s = _FIRST_PAUSE_S
 
-    def pause(self, error: Exception) -> float:
+    def pause(self, error: DBAPIError | PoolTimeout) -> float:
         """The pause before the next try. Raises what the caller should see when there is no next try."""
         if isinstance(error, DBAPIError) and not (_passes(error) or _busy(error)):
             raise error
-        if isinstance(error, PoolTimeout) or time.monotonic() + self._pause_s > self._end:
-            raise _told(error) from error
+        if isinstance(error, PoolTimeout):
+            raise Overloaded("All database connections of this process are in use; try again later.") from error
+        if time.monotonic() + self._pause_s > self._end:
+            log.warning("database: %s", str(error.orig).partition("\n")[0])
+            raise StoreUnavailable from error
         pause, self._pause_s = self._pause_s, min(self._pause_s * 2, _LONGEST_PAUSE_S)
         return pause
-
-
-def _told(error: Exception) -> TaskError:
-    if isinstance(error, PoolTimeout):
-        return Overloaded("All database connections of this process are in use; try again after Retry-After.")
-    return StoreUnavailable()
 
 
 def _passes(error: DBAPIError) -> bool:
