@@ -1,0 +1,191 @@
+"""A channel of our transport: it waits for bells and takes many messages at once, by a plan."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from queue import Empty
+from typing import Any, ClassVar, Protocol
+
+from kombu.transport import redis
+from kombu.utils.encoding import bytes_to_str
+from kombu.utils.json import loads
+from redis import Redis
+
+from tasks import keys
+from tasks.pull_script import (
+    PULL,
+    PULL_MOST,
+    PURGE,
+    Plan,
+    Section,
+    Source,
+    bell_commands,
+    pull_arguments,
+    pull_keys,
+)
+from tasks.qos import QoS
+
+log = logging.getLogger(__name__)
+
+_BELL_LIFE_S = 3600
+
+
+class Pulls(Protocol):
+    """What a worker may take, asked before each pull. Without one a channel takes what its prefetch count allows."""
+
+    @property
+    def open(self) -> bool:
+        """Whether there is room for anything at all."""
+        ...
+
+    def plan(self, queues: Sequence[str], turn: int) -> Plan:
+        """What to take from these queues now; one left out is not even listened to. `turn` rises with each pull."""
+        ...
+
+
+class Channel(redis.Channel):  # type: ignore[misc]
+    """A channel that waits for bells. One list for each queue: order within a queue is the scheduler's business."""
+
+    QoS = QoS
+    priority_steps: ClassVar[list[int]] = [0]
+    _in_poll: Any
+    _brpop_sent_at: float | None
+    from_transport_options = tuple(
+        name for name in redis.Channel.from_transport_options if name not in {"priority_steps", "global_keyprefix"}
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.pulls: Pulls | None = None
+        self.paused = False
+        self.recorded = False
+        self.opened = time.monotonic()
+        self.silent = 0
+        self._caller: Redis | None = None
+        self._scripts: dict[str, Any] = {}
+        self._unrecorded: set[str] = set()
+        self._listening: set[str] = set()
+        self._turn = 0
+        super().__init__(*args, **kwargs)
+
+    @property
+    def open(self) -> bool:
+        """Whether this channel takes messages now."""
+        return not self.paused and (self.pulls is None or self.pulls.open)
+
+    @property
+    def caller(self) -> Redis:
+        """The client for everything but the bells."""
+        if self._caller is None:
+            self._caller = self._create_client()
+        return self._caller
+
+    def script(self, text: str, names: Sequence[str], arguments: Sequence[Any]) -> Any:
+        """Run one of our scripts."""
+        if text not in self._scripts:
+            self._scripts[text] = self.caller.register_script(text)
+        return self._scripts[text](keys=names, args=arguments)
+
+    def pull(self) -> int:
+        """Take what the plan allows and deliver it; how many that was."""
+        plan = self._plan()
+        if not plan.sections:
+            return 0
+        names = [source.queue for source in plan.sources]
+        taken = self.script(PULL, pull_keys(plan, self.unacked_key, self.unacked_index_key), pull_arguments(plan))
+        self._turn += 1
+        for number, raw in zip(taken[::2], taken[1::2], strict=True):
+            self._hand_over(names[number - 1], raw)
+        return len(taken) // 2
+
+    def reconsider(self) -> None:
+        """There is new room. If it is for queues whose bells nobody hears now, look at them at once."""
+        if self._in_poll and self.open and not self._listening.issuperset(s.queue for s in self._plan().sources):
+            self.pull()
+
+    def basic_consume(self, queue: str, *args: Any, **kwargs: Any) -> Any:
+        """Consume from a queue; what needs no ack is not recorded."""
+        if kwargs.get("no_ack"):
+            self._unrecorded.add(queue)
+        return super().basic_consume(queue, *args, **kwargs)
+
+    def close(self) -> None:
+        """Leave at once. A token that was on its way to us is lost, so the bells are rung for others."""
+        waiting, self._in_poll = self._in_poll, None
+        if waiting:
+            waiting.disconnect()
+            try:
+                self._ring(self._listening)
+            except self.connection_errors as error:
+                log.debug("bells not rung at close: %s", type(error).__name__)
+        super().close()
+
+    def _brpop_start(self, timeout: float | None = None) -> None:
+        self._listening = {source.queue for source in self._plan().sources}
+        if not self._listening:
+            return
+        connection = self.client.connection
+        self._in_poll = connection
+        self._brpop_sent_at = time.monotonic()
+        bells = [keys.bell(queue) for queue in self._listening]
+        connection.send_command("BRPOP", *bells, timeout or self.brpop_timeout)
+
+    def _brpop_read(self, **options: Any) -> bool:
+        try:
+            try:
+                self.client.parse_response(self.client.connection, "BRPOP", **options)
+            except self.connection_errors:
+                self.client.connection.disconnect()
+                raise
+        finally:
+            self._in_poll = None
+            self._flush_brpop_reauth()
+        self.silent = 0
+        if not self.pull():
+            raise Empty
+        return True
+
+    def _put(self, queue: str, message: Any, **kwargs: Any) -> None:
+        batch = kwargs.get("_publish_batch")
+        super()._put(queue, message, **kwargs)
+        if batch is None:
+            self._ring([queue])
+            return
+        for name, *arguments in bell_commands(queue):
+            batch.add(str(name).lower(), *arguments)
+
+    def _purge(self, queue: str) -> int:
+        return int(self.script(PURGE, [queue, keys.HELD], []))
+
+    def _ring(self, queues: Iterable[str]) -> None:
+        # A bell of a queue that is not ours alone must not stay for ever: reply queues come and go with their clients.
+        with self.caller.pipeline(transaction=False) as pipe:
+            for queue in queues:
+                for command in bell_commands(queue):
+                    pipe.execute_command(*command)  # type: ignore[no-untyped-call]
+                pipe.expire(keys.bell(queue), _BELL_LIFE_S)
+            pipe.execute()
+
+    def _plan(self) -> Plan:
+        queues = self.active_queues
+        if self.pulls is not None:
+            return self.pulls.plan(queues, self._turn)
+        credit = self.qos.can_consume_max_estimate()
+        turn = self._turn % len(queues) if queues else 0
+        sources = tuple(Source(name, record=name not in self._unrecorded) for name in queues[turn:] + queues[:turn])
+        jobs = PULL_MOST if credit is None else credit
+        return Plan((Section(sources, room_ms=1.0, jobs=jobs),) if sources else (), cap_ms=0.0)
+
+    def _hand_over(self, queue: str, raw: bytes) -> None:
+        try:
+            payload = loads(bytes_to_str(raw))
+            tag = payload["properties"]["delivery_tag"]
+        except (ValueError, KeyError, TypeError) as error:
+            log.critical("dropped a message of %s that cannot be read: %s", queue, type(error).__name__)
+            return
+        self.recorded = bool(tag)
+        try:
+            self.connection._deliver(payload, queue)
+        finally:
+            self.recorded = False

@@ -1,0 +1,199 @@
+"""What a worker's parent holds: the jobs in its child's hands, what they cost, and so what more it may pull. Pure.
+
+Two lanes, two rooms. The bulk lane has what all held jobs leave; the interactive lane does not mind bulk jobs that have
+not started, so a backfill never keeps it out. One bulk job is always let in, so that it ages and gets its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from catalog.terms import Lane
+from tasks.pull_script import Plan, Section, Source
+from tasks.queues import LANES, TYPICAL_MS, split
+
+R = TypeVar("R")
+
+FRESH, REPEATED, INTERRUPTED, OVERRAN = 0, 1, 2, 3
+"""What the child is told of a job's earlier delivery (`lost` in `tasks.frames`, `Lost` in `tasks.store.claim`)."""
+
+
+@dataclass(slots=True)
+class Held(Generic[R]):
+    """One job in hand. `owner` is what its message came as, `data` the message for the child, kept to be sent again."""
+
+    id: str
+    owner: R
+    data: bytes
+    lane: Lane
+    model: str
+    cost_ms: float
+    lost: int = FRESH
+    started: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a worker holds: milliseconds of predicted work for each batch it runs at once, and jobs."""
+
+    pull_ms: float
+    pull_jobs: int
+    lanes: int
+
+    @property
+    def room_ms(self) -> float:
+        """All the work a worker holds when it is full."""
+        return self.pull_ms * max(1, self.lanes)
+
+
+@dataclass(slots=True)
+class _Sum:
+    jobs: int = 0
+    ms: float = 0.0
+    started_ms: float = 0.0
+
+
+@dataclass(slots=True)
+class Running:
+    """A batch or a load under way, which must end by `until` on the parent's clock."""
+
+    ids: tuple[str, ...]
+    until: float
+
+
+class Holding(Generic[R]):
+    """The table of held jobs. `ready` says whether the child takes work; without it nothing is pulled."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.ready = False
+        self._limits = limits
+        self._held: dict[str, Held[R]] = {}
+        self._sums = {lane: _Sum() for lane in LANES}
+        self._batches: dict[object, Running] = {}
+        self._loads: dict[str, Running] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[Held[R]]:
+        return iter(list(self._held.values()))
+
+    def get(self, key: str) -> Held[R] | None:
+        """The job under this id, if it is held."""
+        return self._held.get(key)
+
+    def add(self, held: Held[R]) -> None:
+        """Hold a job."""
+        self._held[held.id] = held
+        self._count(held, 1)
+
+    def remove(self, key: str) -> Held[R] | None:
+        """Hold it no longer; None if it was not held."""
+        held = self._held.pop(key, None)
+        if held is not None:
+            self._count(held, -1)
+        return held
+
+    def batch_started(self, batch: object, ids: Sequence[str], until: float) -> list[Held[R]]:
+        """A forward pass began; the jobs of which this is the first."""
+        self._batches[batch] = Running(tuple(ids), until)
+        fresh = [held for key in ids if (held := self._held.get(key)) is not None and not held.started]
+        for held in fresh:
+            held.started = True
+            self._sums[held.lane].started_ms += self._counted(held)
+        return fresh
+
+    def batch_ended(self, batch: object) -> None:
+        """The forward pass is over."""
+        self._batches.pop(batch, None)
+
+    def load_started(self, model: str, until: float) -> None:
+        """A model is being loaded."""
+        self._loads[model] = Running((), until)
+
+    def load_ended(self, model: str) -> None:
+        """The load is over, well or not."""
+        self._loads.pop(model, None)
+
+    def overdue(self, now: float) -> list[str]:
+        """What ran over its limit, in words for the log."""
+        batches = [f"batch {name}" for name, running in self._batches.items() if running.until < now]
+        return batches + [f"load of {name}" for name, running in self._loads.items() if running.until < now]
+
+    def child_lost(self, now: float) -> list[Held[R]]:
+        """The child is gone: all that is held, in order, with what its next child must be told of each.
+
+        A job that was in a running batch has spent an attempt. One that had started, or whose model was being loaded,
+        may have: its row tells. What was doubtful before stays doubtful, since its row has moved on from its message.
+        """
+        ran: dict[str, int] = {}
+        for running in self._batches.values():
+            for key in running.ids:
+                ran[key] = max(ran.get(key, 0), OVERRAN if running.until < now else INTERRUPTED)
+        for held in self._held.values():
+            doubtful = held.started or held.lost > FRESH or held.model in self._loads
+            held.lost = ran.get(held.id, REPEATED if doubtful else FRESH)
+            if held.started:
+                held.started = False
+                self._sums[held.lane].started_ms -= self._counted(held)
+        self._batches.clear()
+        self._loads.clear()
+        self.ready = False
+        return list(self._held.values())
+
+    @property
+    def open(self) -> bool:
+        """Whether there is room for a job of any lane."""
+        return self.ready and len(self._held) < self._limits.pull_jobs and self._interactive_ms > 0
+
+    def plan(self, queues: Sequence[str], turn: int) -> Plan:
+        """What to pull: the interactive lane first, the buckets of a lane taking turns at being first."""
+        if not self.open:
+            return Plan((), self._limits.pull_ms)
+        lanes = _by_lane(queues)
+        jobs = self._limits.pull_jobs - len(self._held)
+        bulk = self._sums[Lane.BULK]
+        room = {Lane.INTERACTIVE: self._interactive_ms, Lane.BULK: self._interactive_ms - bulk.ms + bulk.started_ms}
+        # Interactive jobs find a place even when a backfill of tiny jobs has filled the hand.
+        most = {Lane.INTERACTIVE: jobs, Lane.BULK: jobs - self._limits.pull_jobs // 8}
+        least = {Lane.INTERACTIVE: 0, Lane.BULK: int(bulk.jobs == 0)}
+        return Plan(
+            tuple(
+                Section(_turned(lanes[lane], turn), room[lane], most[lane], least[lane])
+                for lane in LANES
+                if lanes.get(lane) and ((room[lane] > 0 and most[lane] > 0) or least[lane])
+            ),
+            self._limits.pull_ms,
+        )
+
+    @property
+    def _interactive_ms(self) -> float:
+        return self._limits.room_ms - self._sums[Lane.INTERACTIVE].ms - self._sums[Lane.BULK].started_ms
+
+    def _counted(self, held: Held[R]) -> float:
+        return min(held.cost_ms, self._limits.pull_ms)
+
+    def _count(self, held: Held[R], sign: int) -> None:
+        total = self._sums[held.lane]
+        total.jobs += sign
+        total.ms += sign * self._counted(held)
+        if held.started:
+            total.started_ms += sign * self._counted(held)
+        if total.jobs == 0:
+            # So that rounding never adds up.
+            total.ms = total.started_ms = 0.0
+
+
+def _by_lane(queues: Iterable[str]) -> Mapping[Lane, list[Source]]:
+    lanes: dict[Lane, list[Source]] = {}
+    for queue in queues:
+        lane, bucket = split(queue)
+        lanes.setdefault(lane, []).append(Source(queue, TYPICAL_MS[bucket]))
+    return lanes
+
+
+def _turned(sources: list[Source], turn: int) -> tuple[Source, ...]:
+    first = turn % len(sources)
+    return (*sources[first:], *sources[:first])

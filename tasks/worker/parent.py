@@ -1,0 +1,214 @@
+"""The Celery parent of a device: it stands between the broker's messages and the engine child, and owns neither's work.
+
+It outlives broker connections: while there is none, the child works on, and what it finishes is acked later. It
+outlives children: what one held is given to the next, with what is known of each job's fate.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from celery import Celery
+from celery.worker import state
+from kombu.asynchronous import Hub
+
+from tasks.settings import Settings
+from tasks.worker.delivery import Delivery, delivery_of
+from tasks.worker.holding import FRESH, Held, Holding, Limits
+from tasks.worker.link import CHILD, EngineLink
+from tasks.worker.request import JobRequest
+
+log = logging.getLogger(__name__)
+
+_TICK_S = 0.25
+_GOODBYE_S = 3.0
+_EVENTS_AT_ONCE = 512
+
+
+class Parent:
+    """Runs on the message loop's thread alone."""
+
+    def __init__(self, app: Celery, name: str) -> None:
+        settings: Settings = app.conf.roost_settings
+        self.holding: Holding[JobRequest] = Holding(Limits(settings.pull_ms, settings.pull_jobs, settings.lanes))
+        self._settings = settings
+        self._link = EngineLink(
+            app.conf.roost_child or CHILD,
+            name,
+            on_frame=self._frame,
+            on_started=self._child_started,
+            on_lost=self._child_lost,
+        )
+        self._delivery: Delivery | None = None
+        self._unsent: list[tuple[str, bytes, int]] = []
+        self._cancelled: set[str] = set()
+        self._ready_by = 0.0
+        self._handed_back = False
+
+    def start(self) -> None:
+        """Start the child. Nothing is pulled before it is ready."""
+        self._link.start()
+
+    def attach(self, consumer: Any) -> None:
+        """Work over this connection, which may be the first or one of many."""
+        hub: Hub = consumer.hub
+        earlier, self._delivery = self._delivery, delivery_of(consumer.task_consumer.channel, self.holding)
+        held = list(self.holding)
+        self._delivery.adopt([one.owner.message for one in held], earlier)
+        for one in held:
+            one.owner.eventer = consumer.event_dispatcher
+            state.task_reserved(one.owner)
+        if consumer.event_dispatcher is not None:
+            # Celery flushes at the end of each turn anyway; 24, its default, costs a publish for every few jobs.
+            consumer.event_dispatcher.buffer_limit = _EVENTS_AT_ONCE
+        self._link.register(hub)
+        hub.on_tick.add(self._flush)
+        hub.call_repeatedly(_TICK_S, self._tick)
+
+    def detach(self) -> None:
+        """The connection is gone and another will come; until then `idle` is called instead of the message loop."""
+        self._link.unregister()
+
+    def idle(self) -> None:
+        """See to the child while there is no message loop."""
+        self._link.pump(0.0)
+        self._flush()
+        self._tick()
+
+    def receive(self, held: Held[JobRequest]) -> None:
+        """Take a job in hand; it goes to the child at the end of this turn."""
+        self.holding.add(held)
+        if self._link.alive:
+            self._unsent.append((held.id, held.data, held.lost))
+
+    def cancel(self, ids: Iterable[str]) -> int:
+        """Drop these jobs, as far as they are here; how many are."""
+        here = [key for key in ids if self.holding.get(key) is not None]
+        if here:
+            self._flush()
+            self._cancelled.update(here)
+            self._link.send("cancel", here)
+        return len(here)
+
+    def hand_back(self, *, wait: bool) -> None:
+        """Stop pulling, return what has not started, and wait for what runs, within limits. Once."""
+        if self._handed_back:
+            return
+        self._handed_back = self._link.closing = True
+        self._link.unregister()
+        if self._delivery is not None:
+            self._delivery.pause()
+        if wait and self._link.alive and self.holding.ready:
+            self._flush()
+            self._link.send("handback")
+            self._await_child()
+        if len(self.holding):
+            if self._link.alive:
+                self._link.end("the worker ends before its work does", _GOODBYE_S)
+            self._give_back(list(self.holding))
+        self._keep()
+
+    def close(self) -> None:
+        """End the child."""
+        self._link.unregister()
+        self._link.close(_GOODBYE_S)
+
+    def _await_child(self) -> None:
+        end = time.monotonic() + self._settings.shutdown_s
+        renewed = time.monotonic()
+        while len(self.holding) and self._link.alive and state.should_terminate is None:
+            now = time.monotonic()
+            if now >= end:
+                return
+            self._link.pump(min(_TICK_S, end - now))
+            self._tick()
+            if now - renewed > self._settings.held_lease_s / 4:
+                renewed = now
+                self._keep()
+
+    def _keep(self) -> None:
+        if self._delivery is None:
+            return
+        try:
+            self._delivery.keep()
+        except Exception as error:  # noqa: BLE001 - the broker is away; leases and the sweeper see to the rest
+            log.warning("acks not sent: %s", type(error).__name__)
+
+    def _frame(self, frame: Sequence[Any]) -> None:
+        now = time.monotonic()
+        match frame:
+            case ["done", rows]:
+                for key, status, runtime_s, code in rows:
+                    self._done(key, status, runtime_s, code)
+                self._reconsider()
+            case ["started", batch, ids, limit_s]:
+                for fresh in self.holding.batch_started(batch, ids, now + limit_s):
+                    fresh.owner.on_accepted(self._link.pid, now)
+            case ["ended", batch]:
+                self.holding.batch_ended(batch)
+            case ["loading", model, limit_s]:
+                self.holding.load_started(model, now + limit_s)
+            case ["loaded", model]:
+                self.holding.load_ended(model)
+            case ["returned", ids]:
+                self._give_back([held for key in ids if (held := self.holding.get(key)) is not None])
+                self._reconsider()
+            case ["ready", pid]:
+                log.info("engine child %d is ready", pid)
+                self.holding.ready = True
+            case ["lost", reason]:
+                self._link.kill(f"it lost its device: {reason}")
+            case _:
+                log.error("unknown frame %r from the engine child", frame[0] if frame else None)
+
+    def _done(self, key: str, status: str, runtime_s: float, code: str | None) -> None:
+        held = self.holding.remove(key)
+        if held is not None:
+            self._cancelled.discard(key)
+            held.owner.conclude(status, runtime_s, code)
+
+    def _reconsider(self) -> None:
+        if self._delivery is not None and not self._handed_back:
+            self._delivery.reconsider()
+
+    def _give_back(self, jobs: Sequence[Held[JobRequest]]) -> None:
+        """Return messages to their queues: untouched ones as they came, others marked, so that their row is read."""
+        for held in jobs:
+            self.holding.remove(held.id)
+            held.owner.forget()
+        if self._delivery is None:
+            return
+        for marked in (True, False):
+            messages = [one.owner.message for one in jobs if (one.started or one.lost != FRESH) is marked]
+            try:
+                self._delivery.restore(messages, marked=marked)
+            except Exception as error:  # noqa: BLE001 - their leases end, and they return by themselves
+                log.warning("%d messages not returned: %s", len(messages), type(error).__name__)
+
+    def _flush(self) -> None:
+        if self._unsent:
+            jobs, self._unsent = self._unsent, []
+            self._link.send("jobs", jobs)
+
+    def _tick(self) -> None:
+        self._link.tick()
+        now = time.monotonic()
+        if overdue := self.holding.overdue(now):
+            self._link.kill(f"over its limit: {', '.join(overdue)}")
+        elif self._link.alive and not self.holding.ready and now > self._ready_by:
+            self._link.kill("it was not ready in time")
+
+    def _child_started(self) -> None:
+        self._ready_by = time.monotonic() + self._settings.load_limit_s
+        self._unsent = [(held.id, held.data, held.lost) for held in self.holding]
+        self._flush()
+        if self._cancelled:
+            self._link.send("cancel", sorted(self._cancelled))
+
+    def _child_lost(self, reason: str) -> None:
+        jobs = self.holding.child_lost(time.monotonic())
+        self._unsent = []
+        log.error("engine child lost, %d jobs in hand: %s", len(jobs), reason)
