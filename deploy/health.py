@@ -1,13 +1,15 @@
-"""The images' health checks: `python -m deploy.health api|worker|jobs|flower`. Ends with 0 when well, else says why.
+"""The images' health checks: `python -m deploy.health api|worker|jobs|beat|flower`; 0 when well, else it says why.
 
-Each asks the thing itself: the API for its readiness, the engine child for a beat that came after a probe of its
-device, the jobs worker for an answer by way of the broker, Flower for a page behind its password.
+Each asks the thing itself: the API whether it reaches database and broker, the engine child for a beat that came after
+a probe of its device, the jobs worker for an answer by way of the broker, the clock for what it last wrote, Flower for
+a page behind its password.
 """
 
 from __future__ import annotations
 
 import base64
 import http.client
+import json
 import socket
 import sys
 import time
@@ -22,6 +24,9 @@ from tasks.settings import Settings
 FRESH_S = 15.0
 """A worker beats every two seconds; after this long without a beat it counts as dead."""
 
+TICKED_S = 400.0
+"""The clock writes its schedule every three minutes while it ticks."""
+
 PATIENCE_S = 3.0
 
 
@@ -30,8 +35,14 @@ class Unwell(Exception):
 
 
 def api(settings: Settings) -> None:
-    """The API is ready to take jobs."""
-    _get(settings.port, "/readyz", {})
+    """The API reaches database and broker. That no worker is there is no fault of this container's."""
+    status, body = _get(settings.port, "/readyz", {})
+    if status == http.HTTPStatus.SERVICE_UNAVAILABLE:
+        reasons: dict[str, str] = json.loads(body)["reasons"]
+        if missing := {part: reason for part, reason in reasons.items() if part != "worker"}:
+            raise Unwell(" ".join(missing.values()))
+    elif status != http.HTTPStatus.OK:
+        raise Unwell(f"/readyz answered {status}")
 
 
 def worker(settings: Settings) -> None:
@@ -54,13 +65,31 @@ def jobs(_: Settings) -> None:
         raise Unwell("no answer to a ping by way of the broker")
 
 
+def beat(settings: Settings) -> None:
+    """The clock has written its schedule not long ago."""
+    written = max((file.stat().st_mtime for file in settings.data_dir.glob("beat-schedule*")), default=None)
+    if written is None:
+        raise Unwell(f"no schedule in {settings.data_dir} yet")
+    if time.time() - written > TICKED_S:
+        raise Unwell(f"the schedule was last written {time.time() - written:.0f} s ago")
+
+
 def flower(settings: Settings) -> None:
     """Flower answers a call that needs its password."""
     secret = base64.b64encode(settings.flower_auth.encode()).decode()
-    _get(settings.flower_port, "/api/workers", {"Authorization": f"Basic {secret}"} if settings.flower_auth else {})
+    path = "/api/workers"
+    status, _ = _get(settings.flower_port, path, {"Authorization": f"Basic {secret}"} if settings.flower_auth else {})
+    if status != http.HTTPStatus.OK:
+        raise Unwell(f"{path} answered {status}")
 
 
-CHECKS: Mapping[str, Callable[[Settings], None]] = {"api": api, "worker": worker, "jobs": jobs, "flower": flower}
+CHECKS: Mapping[str, Callable[[Settings], None]] = {
+    "api": api,
+    "worker": worker,
+    "jobs": jobs,
+    "beat": beat,
+    "flower": flower,
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -70,7 +99,7 @@ def main(arguments: list[str]) -> int:
         return 2
     try:
         CHECKS[arguments[0]](Settings())
-    except (Unwell, OSError, http.client.HTTPException, redis.RedisError) as error:
+    except (Unwell, OSError, ValueError, http.client.HTTPException, redis.RedisError) as error:
         sys.stderr.write(f"{arguments[0]}: {error}\n")
         return 1
     return 0
@@ -80,13 +109,12 @@ def _ours(node: str) -> bool:
     return node.rpartition("@")[2] == socket.gethostname()
 
 
-def _get(port: int, path: str, headers: Mapping[str, str]) -> None:
+def _get(port: int, path: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     try:
         connection.request("GET", path, headers=dict(headers))
         answer = connection.getresponse()
-        if answer.status != http.HTTPStatus.OK:
-            raise Unwell(f"{path} answered {answer.status}: {answer.read(500).decode(errors='replace')}")
+        return answer.status, answer.read()
     finally:
         connection.close()
 
