@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -145,6 +146,7 @@ def _say(line: str) -> None:
 def main() -> int:
     """Run and print. The status tells only whether everything could be measured, never how fast it was."""
     options = parse(sys.argv[1:])
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         report = runner.run(run(options))
     body = as_json(report)

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 SLOW = "bench/slow"
-SLOW_S = 0.05
+SLOW_MS = 50.0
 COLD_SECONDS = (0, 1, 3)
 MOST_COLD = 60
 """How often each cold load can be measured in one run."""
@@ -27,21 +27,21 @@ def cold_minilms() -> list[str]:
 def write(folder: Path) -> None:
     """Write the entries, one file each."""
     folder.mkdir(parents=True, exist_ok=True)
-    specs = [_fake(SLOW, {"seconds_per_batch": SLOW_S})]
-    specs += [_fake(name, {"load_seconds": seconds}) for seconds in COLD_SECONDS for name in cold_fakes(seconds)]
+    specs = [_fake(SLOW, SLOW_MS, {"seconds_per_cost": 0.001})]
+    specs += [_fake(name, 0.05, {"load_seconds": seconds}) for seconds in COLD_SECONDS for name in cold_fakes(seconds)]
     specs += [_minilm(name) for name in cold_minilms()]
     for spec in specs:
         (folder / f"{spec['id'].replace('/', '__')}.yaml").write_text(yaml.safe_dump(spec))
 
 
-def _fake(name: str, load: dict[str, Any]) -> dict[str, Any]:
+def _fake(name: str, batch_ms: float, load: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": name,
         "family": "fake",
         "tasks": {"encode": {"dims": 384}},
         "parameters": 0,
         "max_length": 8192,
-        "cost": {"base": 0.05, "per_token": 0.0001},
+        "cost": {"base": batch_ms, "per_token": 0.0},
         "load": load,
     }
 

@@ -17,10 +17,11 @@ ROLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("child", ("tasks.child",)),
     ("flower", ("flower",)),
     ("beat", (" beat",)),
-    ("api", ("uvicorn", "api.app")),
+    ("api", ("deploy.embedded.serve", "uvicorn", "api.app")),
     ("sweeper", ("jobs.sweep",)),
     ("parent", ("celery",)),
     ("by hand", ("tests.bench.handwritten",)),
+    ("supervisor", ("tests.bench.served", "deploy.cli")),
 )
 """Words in a command line that tell the part; the first that fits decides."""
 
