@@ -1,0 +1,43 @@
+"""docs/api.md names the same routes, options and error codes as the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from api.app import create_app
+from api.errors import STATUS
+from catalog.loader import Catalog
+from catalog.options import EncodeOptions, OutputDtype
+from tasks.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return (Path(__file__).parents[3] / "docs" / "api.md").read_text(encoding="utf-8")
+
+
+def test_every_route_is_listed_and_no_other(page: str) -> None:
+    app = create_app(Settings(), Catalog([]))
+    served = {f"{method.upper()} {path}" for path, methods in app.openapi()["paths"].items() for method in methods}
+    listed = re.findall(r"^\| `([A-Z]+ /[^`?]*)` \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted(served)
+
+
+def test_every_error_code_has_its_status(page: str) -> None:
+    rows = re.findall(r"^\| (\d{3}) \| ((?:`\w+`(?:, )?)+) \|$", page, re.MULTILINE)
+    told = {code: int(status) for status, codes in rows for code in re.findall(r"`(\w+)`", codes)}
+    assert told == dict(STATUS)
+
+
+def test_every_option_is_listed_and_no_other(page: str) -> None:
+    section = page.partition("## Options of `encode`")[2].partition("A vector is cut")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(EncodeOptions.model_fields)
+
+
+def test_every_output_type_is_explained(page: str) -> None:
+    section = page.partition("| `output_dtype` | value |")[2].partition("`dims` counts")[0]
+    told = set(re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in section.splitlines() if line[:1] == "|")))
+    assert told >= {dtype.value for dtype in OutputDtype}
