@@ -103,11 +103,13 @@ class CudaDevice(Device):
         super().__init__(f"cuda:{index}", int(torch.cuda.get_device_properties(index).total_memory))
 
     def probe(self) -> Memory:
-        """The driver's free bytes, so that other processes' memory is seen, and what torch has reserved here."""
+        """The driver's free bytes, so that other processes' memory is seen, with what torch keeps here unused."""
         import torch
 
         free, total = torch.cuda.mem_get_info(self.index)
-        return Memory(int(total), int(free), int(torch.cuda.memory_reserved(self.index)))
+        allocated = torch.cuda.memory_allocated(self.index)
+        unused = torch.cuda.memory_reserved(self.index) - allocated
+        return Memory(int(total), int(free + unused), int(allocated))
 
     def clear(self) -> None:
         """Collect cycles, then have torch's caching allocator return its free blocks."""

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-
 from catalog.terms import Lane, Verb
 from engine.errors import EngineError
 

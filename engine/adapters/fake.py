@@ -1,0 +1,272 @@
+"""No model at all: vectors made from a hash of the text. For tests, benchmarks, simulations and first steps.
+
+It is as heavy, slow and faulty as its load options declare, and otherwise costs nothing. The same text gives the same
+vector everywhere. Its tokens are words, and two for the special ones a real model would add.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from enum import StrEnum
+from hashlib import blake2b
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from catalog.options import EncodeOptions
+from catalog.schema import Spec
+from engine.adapters.base import Adapter, LoadOptions
+from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, OutOfMemory, TextTooLong
+from engine.outputs import finish_vectors
+from engine.types import Batch, Entry, Footprint, Outcome, Output
+
+_SPECIAL_TOKENS = 2
+
+
+class Fault(StrEnum):
+    """What can go wrong on purpose. The first two happen at a load, the others at a run."""
+
+    SLOW_LOAD = "slow_load"
+    FAIL_LOAD = "fail_load"
+    OOM = "oom"
+    MEMORY_ERROR = "memory_error"
+    NAN = "nan"
+    CRASH = "crash"
+    """The process kills itself, as the kernel does when memory runs out."""
+    HANG = "hang"
+    """The call does not end until it is interrupted."""
+    ERROR = "error"
+    DEVICE_LOST = "device_lost"
+    """This call and all later ones fail as a card does after a sticky error."""
+    WRONG_COUNT = "wrong_count"
+
+
+_AT_LOAD = frozenset({Fault.SLOW_LOAD, Fault.FAIL_LOAD})
+
+
+class FaultRule(BaseModel):
+    """When a fault happens: on every call, or as narrowed.
+
+    `at_call` is the n-th load or run, counted from 1, and then `times` calls from there on (one by default). Without
+    it, `times` bounds how often the rule applies in all. `when_text` asks for an item that contains it, `over_items`
+    for a batch of more items than that. `seconds` belongs to slow_load, `reason` to fail_load.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Fault
+    at_call: Annotated[int, Field(ge=1)] | None = None
+    times: Annotated[int, Field(ge=1)] | None = None
+    when_text: str | None = None
+    over_items: Annotated[int, Field(ge=0)] | None = None
+    seconds: Annotated[float, Field(ge=0)] = 0.0
+    reason: LoadReason = LoadReason.UNKNOWN
+
+    def applies(self, call: int, applied: int, texts: Sequence[str]) -> bool:
+        """Whether the fault happens on this call, having happened `applied` times."""
+        if self.at_call is not None and not self.at_call <= call < self.at_call + (self.times or 1):
+            return False
+        if self.at_call is None and self.times is not None and applied >= self.times:
+            return False
+        if self.over_items is not None and len(texts) <= self.over_items:
+            return False
+        return self.when_text is None or any(self.when_text in text for text in texts)
+
+
+class FakeOptions(LoadOptions):
+    """What the model pretends to be.
+
+    `bytes` is the estimate of its weights and `actual_bytes`, if given, what it turns out to take; with `allocate` that
+    much memory is really taken. `activation_bytes` is for one padded token. `seconds_per_cost` makes a run take so long
+    for each predicted millisecond of its padded batch (0.001 is true to the prediction), or for each padded token where
+    the spec gives no cost. `dims` overrides the spec's.
+    """
+
+    bytes: Annotated[int, Field(ge=0)] = 0
+    actual_bytes: Annotated[int, Field(ge=0)] | None = None
+    activation_bytes: Annotated[int, Field(ge=0)] = 0
+    allocate: bool = False
+    load_seconds: Annotated[float, Field(ge=0)] = 0.0
+    seconds_per_cost: Annotated[float, Field(ge=0)] = 0.0
+    dims: Annotated[int, Field(ge=1)] | None = None
+    faults: tuple[FaultRule, ...] = ()
+
+
+class FakeAdapter(Adapter):
+    """The weightless model. Waits end early on `interrupt`. Calls and faults are counted over all its loads."""
+
+    options = FakeOptions
+    reentrant = True
+
+    def __init__(self, spec: Spec, options: LoadOptions, folder: Path | None, device: str) -> None:
+        super().__init__(spec, options, folder, device)
+        self._options = FakeOptions.model_validate(options.model_dump())
+        facts = spec.tasks.encode
+        self._prompts = facts.prompts if facts else {}
+        self._dims = self._options.dims or (facts.dims if facts else 8)
+        self._steps = np.arange(1, self._dims + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        self._lock = threading.Lock()
+        self._interrupted = threading.Event()
+        self._loads = 0
+        self._runs = 0
+        self._applied: dict[int, int] = {}
+        self._lost = False
+        self._loaded = False
+        self._memory: NDArray[np.uint8] | None = None
+
+    def footprint(self) -> Footprint:
+        """As declared."""
+        return Footprint(self._options.bytes, self._options.activation_bytes)
+
+    def held(self) -> int | None:
+        """As declared, or as `actual_bytes` has it."""
+        actual = self._options.actual_bytes
+        return (self._options.bytes if actual is None else actual) if self._loaded else 0
+
+    def load(self) -> None:
+        """Take as long as declared, meet the faults of a load, take memory if asked to."""
+        with self._lock:
+            self._loads += 1
+            rules = self._due(self._loads, (), at_load=True)
+        seconds = self._options.load_seconds
+        seconds += sum(rule.seconds for rule in rules if rule.kind is Fault.SLOW_LOAD)
+        if seconds and self._interrupted.wait(seconds):
+            raise LoadFailed(f"The load of {self.spec.id} was interrupted.", LoadReason.UNKNOWN)
+        for rule in rules:
+            if rule.kind is Fault.FAIL_LOAD:
+                raise LoadFailed(f"{self.spec.id} was told to fail to load: {rule.reason}.", rule.reason)
+        self._loaded = True
+        if self._options.allocate:
+            self._memory = np.ones(self.held() or 0, dtype=np.uint8)
+
+    def unload(self) -> None:
+        """Give the memory back."""
+        self._memory = None
+        self._loaded = False
+
+    def interrupt(self) -> None:
+        """End every wait, now and from now on."""
+        self._interrupted.set()
+
+    def run(self, batch: Batch) -> Sequence[Outcome]:
+        """A vector for each text, after the declared time and faults."""
+        texts = [text if isinstance(text := entry.item.payload.get("text"), str) else "" for entry in batch.entries]
+        with self._lock:
+            self._runs += 1
+            rules = self._due(self._runs, texts, at_load=False) if self._options.faults else []
+        self._compute(batch)
+        for rule in rules:
+            self._fail(rule, texts)
+        if self._lost:
+            raise RuntimeError("CUDA error: device-side assert triggered")
+        outcomes = self._encode(batch, rules)
+        if any(rule.kind is Fault.WRONG_COUNT for rule in rules):
+            outcomes.pop()
+        return outcomes
+
+    def _due(self, call: int, texts: Sequence[str], *, at_load: bool) -> list[FaultRule]:
+        due = []
+        for index, rule in enumerate(self._options.faults):
+            applied = self._applied.get(index, 0)
+            if (rule.kind in _AT_LOAD) == at_load and rule.applies(call, applied, texts):
+                self._applied[index] = applied + 1
+                due.append(rule)
+        return due
+
+    def _compute(self, batch: Batch) -> None:
+        if not self._options.seconds_per_cost:
+            return
+        count, length, cost = len(batch.entries), batch.padded_length, self.spec.cost
+        units = float(count * length)
+        if cost is not None:
+            units = cost.base + count * length * (cost.per_token + cost.per_square * length)
+        if self._interrupted.wait(units * self._options.seconds_per_cost):
+            raise RuntimeError("interrupted")
+
+    def _fail(self, rule: FaultRule, texts: Sequence[str]) -> None:
+        match rule.kind:
+            case Fault.OOM:
+                raise OutOfMemory
+            case Fault.MEMORY_ERROR:
+                raise MemoryError
+            case Fault.ERROR:
+                # As libraries do, with the input in the message: it must go no further.
+                raise RuntimeError(f"cannot read {texts!r}")
+            case Fault.CRASH:
+                os.kill(os.getpid(), signal.SIGKILL)
+            case Fault.HANG:
+                self._interrupted.wait()
+                raise RuntimeError("interrupted")
+            case Fault.DEVICE_LOST:
+                self._lost = True
+
+    def _encode(self, batch: Batch, rules: Sequence[FaultRule]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        read: list[_Text] = []
+        for place, entry in enumerate(batch.entries):
+            text = self._read(place, entry)
+            if isinstance(text, EngineError):
+                outcomes.append(text)
+            else:
+                read.append(text)
+                outcomes.append(_UNSET)
+        matrix = self._vectors([text.hashed for text in read])
+        for rule in rules:
+            if rule.kind is Fault.NAN:
+                matrix[[rule.when_text is None or rule.when_text in text.hashed for text in read]] = np.nan
+        for text, vector in zip(read, finish_vectors(matrix, [text.options for text in read]), strict=True):
+            if isinstance(vector, dict):
+                outcomes[text.place] = Output({"dense": vector}, text.tokens, text.truncated)
+            else:
+                outcomes[text.place] = vector
+        return outcomes
+
+    def _read(self, place: int, entry: Entry) -> _Text | EngineError:
+        text = entry.item.payload.get("text")
+        if not isinstance(text, str):
+            return ItemRejected("The item has no text.")
+        given = entry.work.options
+        options = given if isinstance(given, EncodeOptions) else _PLAIN
+        words = text.split()
+        tokens = len(words) + _SPECIAL_TOKENS
+        truncated = tokens > self.spec.max_length
+        if truncated and not options.truncate:
+            most = self.spec.max_length
+            return TextTooLong(f"The text has {tokens} tokens, the model reads {most}; shorten it or allow truncation.")
+        if truncated:
+            tokens = self.spec.max_length
+            text = " ".join(words[: max(tokens - _SPECIAL_TOKENS, 0)])
+        if options.prompt is not None:
+            text = self._prompts.get(options.prompt, "") + text
+        elif options.instruction is not None:
+            text = f"{options.instruction} {text}"
+        return _Text(place, text, tokens, truncated, options)
+
+    def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Numbers in [-1, 1) by a counter-based generator (splitmix64) that each text's hash seeds."""
+        digests = b"".join([blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts])
+        mixed = np.frombuffer(digests, dtype="<u8")[:, None] + self._steps
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        whole = (mixed >> np.uint64(40)).astype(np.float32)
+        return np.asarray(whole / np.float32(2**23) - np.float32(1), dtype=np.float32)
+
+
+class _Text(NamedTuple):
+    """One readable item: its place in the batch, what is hashed, and what its output says of it."""
+
+    place: int
+    hashed: str
+    tokens: int
+    truncated: bool
+    options: EncodeOptions
+
+
+_PLAIN = EncodeOptions()
+_UNSET = Output({})

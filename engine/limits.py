@@ -1,0 +1,62 @@
+"""What the engine may take, and what follows from it for a model's batches. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from catalog.cost import coefficients
+from catalog.schema import Spec
+from engine.batcher import BatchCost, Bounds
+from engine.device import Device, DeviceKind
+
+_TOKENS = {DeviceKind.CPU: 1024, DeviceKind.CUDA: 16_384, DeviceKind.FAKE: 16_384}
+"""Padded tokens of a batch where nobody set them. Small batches win on a CPU: see docs/benchmarks.md."""
+
+_CHEAP_MS = 10.0
+"""A batch is not cut for its tokens while all of it is predicted to cost less than this."""
+
+_OVERHEAD_MS = 1.0
+"""What a batch costs besides its time on the device: picking, reporting, committing."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """What the engine may take and how long it may take it.
+
+    Zero `lanes` take one for each core of a CPU and one on a card; zero `batch_tokens` leave it to the device and the
+    model. `preload` models are loaded at the start, `pinned` ones are too and never leave. `loaders` bounds how many
+    models are loaded at once. Whoever listens ends a batch or load that runs past its limit, by killing the process.
+    """
+
+    budget_bytes: int
+    lanes: int = 0
+    batch_tokens: int = 0
+    batch_items: int = 256
+    batch_limit_s: float = 120.0
+    load_limit_s: float = 600.0
+    preload: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
+    loaders: int = 1
+
+
+def lane_count(limits: EngineLimits, device: Device) -> int:
+    """How many batches are computed at once."""
+    if limits.lanes:
+        return limits.lanes
+    return 1 if device.kind is DeviceKind.CUDA else device.cores
+
+
+def floor_tokens(limits: EngineLimits, device: Device) -> int:
+    """The padded tokens for whose activations every loaded model keeps room."""
+    return limits.batch_tokens or _TOKENS[device.kind]
+
+
+def bounds(spec: Spec, limits: EngineLimits, device: Device) -> Bounds:
+    """What a batch of this model may be while the device has room."""
+    known = coefficients(spec, device.name)
+    cost = BatchCost(known.base, known.per_token, known.per_square)
+    tokens = limits.batch_tokens
+    if not tokens:
+        cheap = int(_CHEAP_MS / cost.per_token) if cost.per_token > 0 else 2**62
+        tokens = max(_TOKENS[device.kind], cheap)
+    return Bounds(limits.batch_items, tokens, cost, _OVERHEAD_MS)

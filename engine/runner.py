@@ -1,0 +1,139 @@
+"""One batch on one adapter: what came out checked, and what went wrong narrowed down to the items at fault.
+
+When memory runs out: clear the device's cache, evict idle models one by one, split, and fail only what does not fit by
+itself. Any other error is isolated by halving, so that a culprit among n costs about 2·log₂ n calls and its neighbours
+get their results. Messages carry an error's name, never its text, which may quote the input.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from engine.adapters.base import Adapter
+from engine.errors import EngineError, ModelFailed, NotFinite, OutOfMemory, WrongCount
+from engine.failures import device_lost, out_of_memory
+from engine.types import Batch, Outcome, Output
+
+log = logging.getLogger(__name__)
+
+_FLOATS = {"float32": "<f4", "float16": "<f2", "float64": "<f8"}
+_thread = threading.local()
+
+
+def run_batch(
+    adapter: Adapter, batch: Batch, *, clear: Callable[[], None], relieve: Callable[[], bool]
+) -> list[Outcome]:
+    """One outcome per entry, in order, whatever the adapter does. Raises DeviceLost, and nothing else.
+
+    `clear` gives cached memory back to the device; `relieve` evicts an idle model, False when there is none.
+    """
+    result = _attempt(adapter, batch)
+    if isinstance(result, OutOfMemory):
+        clear()
+        result = _attempt(adapter, batch)
+        while isinstance(result, OutOfMemory) and relieve():
+            result = _attempt(adapter, batch)
+    if isinstance(result, EngineError):
+        result = _isolate(adapter, batch, result, clear)
+    return checked(result)
+
+
+def checked(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The outcomes, with NotFinite in place of those that hold NaN or infinity."""
+    vectors = [
+        value["values"]
+        for outcome in outcomes
+        if isinstance(outcome, Output)
+        for value in outcome.fields.values()
+        if isinstance(value, dict) and value.get("dtype") == "float32"
+    ]
+    # Nearly always all is well, and one look over all vectors of a batch is enough.
+    if _finite({"dtype": "float32", "values": b"".join(vectors)}):
+        others = [o for o in outcomes if isinstance(o, Output) and not _only_vectors(o)]
+        if all(_finite(other.fields) for other in others):
+            return list(outcomes)
+    return [NotFinite() if isinstance(o, Output) and not _finite(o.fields) else o for o in outcomes]
+
+
+def use_threads(count: int) -> None:
+    """Let torch compute with so many threads in calls from this thread. Does nothing while torch is not imported."""
+    setter = getattr(sys.modules.get("torch"), "set_num_threads", None)
+    if setter is not None and getattr(_thread, "count", None) != count:
+        setter(count)
+        _thread.count = count
+
+
+def _attempt(adapter: Adapter, batch: Batch) -> list[Outcome] | EngineError:
+    """The adapter's outcomes, or the error that the whole batch met. Raises DeviceLost."""
+    try:
+        outcomes = list(adapter.run(batch))
+    # Not only Exception: panics of Rust libraries and exits are none.
+    except BaseException as error:
+        lost = device_lost(error)
+        if lost is not None:
+            raise lost from error
+        # What is returned holds no traceback: its frames would keep the batch's tensors in memory.
+        return _of_item(error, batch)
+    if len(outcomes) != len(batch.entries):
+        return WrongCount(f"The model gave {len(outcomes)} results for {len(batch.entries)} items.")
+    return outcomes
+
+
+def _isolate(adapter: Adapter, batch: Batch, failure: EngineError, clear: Callable[[], None]) -> list[Outcome]:
+    """Outcomes of a batch that failed as a whole: halves are run until the items at fault are found."""
+    entries = batch.entries
+    if len(entries) == 1:
+        return [failure]
+    middle = len(entries) // 2
+    outcomes: list[Outcome] = []
+    for part in (entries[:middle], entries[middle:]):
+        half = replace(batch, entries=part)
+        if isinstance(failure, OutOfMemory):
+            clear()
+        result = _attempt(adapter, half)
+        outcomes += _isolate(adapter, half, result, clear) if isinstance(result, EngineError) else result
+    return outcomes
+
+
+def _of_item(error: BaseException, batch: Batch) -> EngineError:
+    """What an item gets to hear that meets this error by itself."""
+    if out_of_memory(error):
+        return OutOfMemory()
+    if isinstance(error, EngineError):
+        error.__traceback__ = error.__context__ = error.__cause__ = None
+        return error
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "unknown place"
+    name = type(error).__name__
+    log.warning("%s raised %s at %s in a batch of %d", batch.model, name, where, len(batch.entries))
+    return ModelFailed(f"The model raised {name} on this item.")
+
+
+def _only_vectors(output: Output) -> bool:
+    return all(isinstance(value, dict) and value.get("dtype") == "float32" for value in output.fields.values())
+
+
+def _finite(value: Any) -> bool:
+    """Whether no NaN or infinity is in an array, a packed vector, a number, or any of these inside maps and lists."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind not in "fc" or bool(np.isfinite(value).all())
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, Mapping):
+        dtype = _FLOATS.get(value.get("dtype", ""))
+        data = value.get("values")
+        if dtype is not None and isinstance(data, bytes):
+            return bool(np.isfinite(np.frombuffer(data, dtype)).all())
+        return all(_finite(part) for part in value.values())
+    if isinstance(value, list | tuple):
+        return all(_finite(part) for part in value)
+    return True
