@@ -10,46 +10,60 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
-from typing import Any, Protocol
+from collections.abc import Sized
+from dataclasses import asdict
+from typing import Any
 
 import msgpack
+from redis import Redis
 
+from engine.engine import Engine
+from engine.snapshot import EngineSnapshot, ModelState
 from tasks import keys
+from tasks.errors import as_data
 
 log = logging.getLogger(__name__)
 
 EVERY_S = 2.0
 
 
-class Snapshotting(Protocol):
-    """The part of the engine that a beat needs."""
+def describe(snapshot: EngineSnapshot, *, name: str, held: int, wall: float, clock: float) -> dict[str, Any]:
+    """The map of one beat. Moments on the engine's clock become Unix seconds; `wall` and `clock` are now on both."""
+    return {
+        "name": name,
+        "at": wall,
+        "pid": os.getpid(),
+        "device": snapshot.device,
+        "models": [_model(model, wall - clock) for model in snapshot.models],
+        "ledger": asdict(snapshot.ledger),
+        "stats": asdict(snapshot.batches),
+        "waiting": snapshot.waiting_items,
+        "running": snapshot.running,
+        "held": held,
+        "lost": snapshot.lost,
+    }
 
-    def snapshot(self) -> Any:
-        """The engine's state, with a fresh probe of its device."""
 
-
-def describe(snapshot: Any, *, name: str, held: int, now: float) -> dict[str, Any]:
-    """The map of one beat. Tuples and dataclasses become lists and maps; enums become their values."""
-    body = asdict(snapshot) if is_dataclass(snapshot) and not isinstance(snapshot, type) else dict(snapshot)
-    return {"name": name, "at": now, "pid": os.getpid(), "held": held, **_plain(body)}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, str | int | float | bool) or value is None:
-        return str(value) if isinstance(value, str) else value
-    return str(value)
+def _model(model: ModelState, offset: float) -> dict[str, Any]:
+    return {
+        "key": model.model,
+        "state": model.phase.value,
+        "bytes": model.bytes,
+        "leases": model.leases,
+        "pinned": model.pinned,
+        "loads": model.loads,
+        "evictions": model.evictions,
+        "load_s": model.load_s,
+        "last_used": None if model.last_used is None else model.last_used + offset,
+        "last_error": None if model.last_error is None else as_data(model.last_error),
+        "waiting": model.waiting,
+    }
 
 
 class Heartbeat:
     """A thread that beats until it is closed. Valkey being away costs beats, nothing else."""
 
-    def __init__(self, engine: Snapshotting, redis: Any, *, name: str, held: Any) -> None:
+    def __init__(self, engine: Engine, redis: Redis, *, name: str, held: Sized) -> None:
         self._engine = engine
         self._redis = redis
         self._name = name
@@ -70,11 +84,19 @@ class Heartbeat:
         except Exception as error:  # noqa: BLE001 - the entry carries its time and counts as dead soon
             log.warning("could not leave the list of workers: %s", type(error).__name__)
 
+    def _describe(self) -> dict[str, Any]:
+        return describe(
+            self._engine.snapshot(),
+            name=self._name,
+            held=len(self._held),
+            wall=time.time(),
+            clock=time.monotonic(),
+        )
+
     def _run(self) -> None:
         while True:
             try:
-                body = describe(self._engine.snapshot(), name=self._name, held=len(self._held), now=time.time())
-                self._redis.hset(keys.WORKERS, self._name, msgpack.packb(body))
+                self._redis.hset(keys.WORKERS, self._name, msgpack.packb(self._describe()))
             except Exception as error:  # noqa: BLE001 - a missed beat is what tells the others
                 log.warning("no heartbeat: %s", type(error).__name__)
             if self._closed.wait(EVERY_S):
