@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from catalog.modelfolder import missing_weights, read_modules, weight_files
+from catalog.modelfolder import missing_weights, model_root, read_modules, weight_files
 from catalog.tokenizer import PlainTokenizer, Tokens
 from engine.checkpoint import Weights, read_weights
 from engine.errors import LoadFailed, LoadReason
@@ -29,6 +29,19 @@ if TYPE_CHECKING:
 Ids = NDArray[np.int64]
 
 _LIBRARY = "sentence_transformers."
+_VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
+_SIGNS = (
+    ("trust_remote_code", LoadReason.CONFIG, "needs code of its own, which is not run: choose another model."),
+    (
+        "does not recognize this architecture",
+        LoadReason.DEPENDENCY,
+        "is of an architecture that the installed transformers does not know: upgrade it.",
+    ),
+    ("is not a valid json file", LoadReason.CORRUPT, "has a config that is not valid JSON: fetch it again."),
+    ("unrecognized model in", LoadReason.CORRUPT, "has a config without its model's type: fetch it again."),
+    ("unrecognized processing class", LoadReason.CORRUPT, "has a tokenizer that cannot be read: fetch it again."),
+    ("ignore_mismatched_sizes", LoadReason.CORRUPT, "has weights that do not fit its config: fetch both again."),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +120,9 @@ def _refuse_unsafe(name: str, folder: Path) -> None:
     lacking = missing_weights(folder)
     if lacking is not None:
         raise LoadFailed(f"{folder} {lacking}. Fetch the model's files again.", LoadReason.NOT_FOUND)
+    if not any(any(place.glob(pattern)) for place in (model_root(folder), folder) for pattern in _VOCABULARIES):
+        # The library would make one up that knows no word.
+        raise LoadFailed(f"{folder} has no tokenizer. Fetch the model's files again.", LoadReason.NOT_FOUND)
     for entry in read_modules(folder):
         kind, path = str(entry.get("type")), str(entry.get("path", ""))
         if not kind.startswith(_LIBRARY):
@@ -196,14 +212,14 @@ def _rescales(config: object) -> bool:
 
 
 def _classified(name: str, error: Exception) -> Exception:
-    """The libraries say in words only what kind of failure it was."""
+    """The error as LoadFailed. The libraries say in words only what kind of failure it was."""
+    if not isinstance(error, ValueError | OSError | RuntimeError):
+        return load_failure(name, error)
     text = str(error).lower()
-    if isinstance(error, ValueError | OSError) and "trust_remote_code" in text:
-        message = f"{name} needs code of its own, which is not run. Choose another model."
-        return LoadFailed(message, LoadReason.CONFIG)
-    if isinstance(error, ValueError) and "does not recognize this architecture" in text:
-        message = f"{name} is of an architecture that the installed transformers does not know: upgrade it."
-        return LoadFailed(message, LoadReason.DEPENDENCY)
-    if isinstance(error, OSError) and "is not a valid json file" in text:
-        return LoadFailed(f"A config of {name} is not valid JSON: fetch it again.", LoadReason.CORRUPT)
+    for sign, reason, message in _SIGNS:
+        if sign in text:
+            return LoadFailed(f"{name} {message}", reason)
+    if type(error) is ValueError:
+        first = (str(error).strip().splitlines() or [""])[0]
+        return LoadFailed(f"{name} has a config that its library refuses: {first[:300]}", LoadReason.CONFIG)
     return load_failure(name, error)
