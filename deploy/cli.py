@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -207,7 +208,9 @@ def _print_settings(settings: Settings, *, described: bool = False) -> None:
 
 
 def _say(line: str) -> None:
-    click.echo(line)
+    # Whoever read our output may be gone; that must not keep the stack from being stopped.
+    with contextlib.suppress(BrokenPipeError):
+        click.echo(line)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ compared with all of them. The exit status is 1 if an answer is not the passage 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from contextlib import ExitStack
@@ -31,6 +32,8 @@ def main() -> int:
         "--folder", type=Path, default=Path(".roost/demo"), help="where the started stack keeps its data"
     )
     chosen = parser.parse_args()
+    # So that the stack is stopped, too, when it is not a Ctrl-C that ends this.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with ExitStack() as ending:
         url = chosen.url or ending.enter_context(stack(chosen.folder))
         roost = Roost(url, chosen.model)
@@ -51,8 +54,10 @@ def encode_passages(roost: Roost, jobs: dict[str, Answer]) -> tuple[list[str], V
     first, most, last = split(PASSAGES, 8, 24)
     print(f"\n{len(PASSAGES)} passages to encode, in three jobs")
 
-    jobs["sync"] = roost.submit(first, "wait=120")
-    print(f"  sync     {len(first):>2} texts, Prefer: wait=120       answered with the result")
+    sync = roost.submit(first, "wait=120")
+    jobs["sync"] = roost.waited(sync)
+    outcome = "answered with the result" if sync.at_once else "not done within two minutes, so it went on as a job"
+    print(f"  sync     {len(first):>2} texts, Prefer: wait=120       {outcome}")
 
     jobs["bulk"] = roost.polled(roost.submit(most, "respond-async", lane="bulk"))
     print(
@@ -72,7 +77,7 @@ def encode_passages(roost: Roost, jobs: dict[str, Answer]) -> tuple[list[str], V
 
 def ask(roost: Roost, names: list[str], vectors: Vectors, jobs: dict[str, Answer]) -> int:
     """Encode each question, print the nearest passage; how many were the expected ones."""
-    print(f"\n{'question':<72} {'nearest passage':<20} {'score':>5} {'next':>5} {'ms':>6}")
+    print(f"\n{'question':<77} {'nearest passage':<20} {'score':>5} {'next':>5} {'ms':>6}")
     right = 0
     for number, (question, expected) in enumerate(QUESTIONS.items(), start=1):
         began = time.perf_counter()
@@ -83,7 +88,7 @@ def ask(roost: Roost, names: list[str], vectors: Vectors, jobs: dict[str, Answer
         mark = "" if names[best] == expected else f"  WRONG, expected {expected}"
         right += not mark
         jobs[f"q{number}"] = answer
-        print(f"{question:<72} {names[best]:<20} {scores[best]:>5.2f} {scores[second]:>5.2f} {spent:>6.1f}{mark}")
+        print(f"{question:<77} {names[best]:<20} {scores[best]:>5.2f} {scores[second]:>5.2f} {spent:>6.1f}{mark}")
         print(f"    {PASSAGES[names[best]]}")
     return right
 
