@@ -10,14 +10,17 @@ from __future__ import annotations
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 import yaml
+from numpy.typing import NDArray
 
 from deploy.embedded import family
 from deploy.embedded.piece import Piece
@@ -200,3 +203,66 @@ def _catalog(folder: Path, models: Mapping[str, Mapping[str, Any]]) -> Path:
     for name, spec in models.items():
         (catalog / f"{name.replace('/', '__')}.yaml").write_text(yaml.safe_dump({"id": name, **spec}))
     return catalog
+
+
+class Caller:
+    """Someone who uses the service by HTTP: submits, waits to the end, reads results."""
+
+    def __init__(self, running: Running) -> None:
+        self.client = running.client
+
+    def post(
+        self, texts: Sequence[str], model: str = "roost/fake", *, wait: float = 0, **fields: Any
+    ) -> httpx.Response:
+        """Submit one job of these texts; `wait` seconds by Prefer if given, headers by `headers`."""
+        headers = dict(fields.pop("headers", {}))
+        if wait:
+            headers["Prefer"] = f"wait={wait:g}"
+        body = {"verb": "encode", "model": model, "items": list(texts), **fields}
+        return self.client.post("/v1/jobs", json=body, headers=headers)
+
+    def submit(self, texts: Sequence[str], model: str = "roost/fake", **fields: Any) -> str:
+        """The id of an accepted job."""
+        answer = self.post(texts, model, **fields)
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
+    def job(self, id_: str) -> dict[str, Any]:
+        answer = self.client.get(f"/v1/jobs/{id_}")
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def end(self, id_: str, patience_s: float = 60.0) -> dict[str, Any]:
+        """The job once it has ended, by long polls that survive a front end's restart."""
+        until = time.monotonic() + patience_s
+        job: dict[str, Any] = {}
+        while time.monotonic() < until:
+            try:
+                answer = self.client.get(f"/v1/jobs/{id_}", params={"wait": 10})
+            except httpx.TransportError:
+                continue
+            assert answer.status_code in {200, 503}, answer.text
+            job = answer.json() if answer.status_code == 200 else job
+            if job.get("status") in ENDED:
+                return job
+        pytest.fail(f"job {id_} did not end in {patience_s} s: {job}")
+
+    def ends(self, ids: Sequence[str], patience_s: float = 60.0) -> dict[str, dict[str, Any]]:
+        """All of them, once they have ended."""
+        until = time.monotonic() + patience_s
+        return {id_: self.end(id_, max(1.0, until - time.monotonic())) for id_ in ids}
+
+    def vectors(self, id_: str) -> NDArray[np.float32]:
+        """The vectors of a job's stored result, one row an item."""
+        answer = self.client.get(f"/v1/jobs/{id_}/result")
+        assert answer.status_code == 200, answer.text
+        return np.array([item["dense"]["values"] for item in answer.json()["items"]], dtype=np.float32)
+
+
+ENDED = frozenset({"succeeded", "failed", "cancelled", "expired"})
+
+
+@pytest.fixture
+def caller() -> Callable[[Running], Caller]:
+    """A caller of a running stack."""
+    return Caller
