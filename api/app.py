@@ -11,12 +11,13 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 
 from fastapi import FastAPI
 from redis.asyncio import Redis
 
-from api import errors
+from api import errors, openapi
 from api.body import BodyTooLarge, ClientGone, on_gone, on_too_large
 from api.ending import before_shutdown
 from api.link import Link
@@ -66,7 +67,7 @@ def create_app(settings: Settings, catalog: Catalog | None = None) -> FastAPI:
         redirect_slashes=False,
         redoc_url=None,
     )
-    for router in (submit.router, jobs.hot, results.router, events.router, jobs.router, models.router, health.router):
+    for router in (submit.router, jobs.plain, jobs.router, results.router, events.router, models.router, health.router):
         # Copied, not included: an included router is resolved again at every request.
         app.router.routes.extend(router.routes)
     errors.install(app)
@@ -74,6 +75,7 @@ def create_app(settings: Settings, catalog: Catalog | None = None) -> FastAPI:
     errors.handle(app, ClientGone, on_gone)
     errors.handle(app, events.StreamOver, events.on_stream_over)
     app.add_middleware(Measured, metrics=metrics)
+    app.openapi = partial(openapi.document, app)  # type: ignore[method-assign] # the documented way to change it
     return app
 
 

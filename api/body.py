@@ -21,8 +21,8 @@ from api.errors import InvalidJson, UnsupportedMediaType, error_response
 from tasks.errors import LimitExceeded
 from tasks.request import path
 
-LINGER_S = 5.0
-LINGER_BYTES = 64 * 2**20
+LINGER_S = 10.0
+LINGER_BYTES = 256 * 2**20
 OFF_LOOP_BYTES = 256 * 1024
 """A refused body above this size is searched for its fault in a thread."""
 

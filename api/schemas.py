@@ -168,9 +168,16 @@ class ModelWorker(_Reply):
 
     name: str
     device: str
-    state: str
+    state: Annotated[str, Field(description="absent, loading, resident, leaving or failed")]
     bytes: int | None
-    leases: int | None
+    leases: Annotated[int | None, Field(description="Batches that run on it now")]
+    pinned: bool
+    loads: Annotated[int, Field(description="How often it was loaded since the worker started")]
+    evictions: int
+    load_s: Annotated[float, Field(description="Seconds that the last load took")]
+    waiting: Annotated[int, Field(description="Items that wait for it on this worker")]
+    last_used: datetime | None
+    last_error: Annotated[ErrorBody | None, Field(description="Why it could not be loaded last time")]
 
 
 class ModelObject(_Reply):

@@ -46,6 +46,11 @@ class Nudge(Enum):
 Signal = Reply | Change | Nudge
 
 
+def is_over(signal: Signal) -> bool:
+    """Whether the wait ends with this signal, whatever has become of the job."""
+    return isinstance(signal, Nudge) and signal is not Nudge.LOOK
+
+
 class Waiter:
     """One caller's interest in one job. `direct` is the job's submission for as long as it has no row."""
 

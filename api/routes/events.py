@@ -16,7 +16,7 @@ from api.render import job_object
 from api.routes.jobs import JobId, job_id
 from api.routes.replies import errors
 from api.services import services
-from api.waiting import Nudge
+from api.waiting import is_over
 from tasks.errors import InvalidRequest, JobNotFound, StoreUnavailable
 from tasks.jobs import Job, State
 from tasks.notices import Change
@@ -89,7 +89,7 @@ async def events(
             if now is None or now.state.final:
                 return
             signal = await waiter.next(until)
-            if signal in {Nudge.TIMEOUT, Nudge.CLOSING, Nudge.GONE}:
+            if is_over(signal):
                 return
             if isinstance(signal, Change) and signal.version <= seen:
                 if signal.items_done and signal.state == State.RUNNING:

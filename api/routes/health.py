@@ -11,6 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from api.errors import envelope, headers_of
 from api.media import Media, dumps
 from api.metrics import CONTENT_TYPE
+from api.routes.replies import RETRY_AFTER
 from api.schemas import NotReady
 from api.services import Services, services
 from tasks.errors import TaskError
@@ -19,7 +20,9 @@ from tasks.store import read
 router = APIRouter(tags=["health"])
 
 NO_WORKER = "No worker has sent a heartbeat within 15 seconds; start one, or wait for it."
-_NOT_READY: dict[int | str, dict[str, Any]] = {503: {"model": NotReady, "description": "Not now; `reasons` says why"}}
+_NOT_READY: dict[int | str, dict[str, Any]] = {
+    503: {"model": NotReady, "description": "Not now; `reasons` says why", "headers": RETRY_AFTER}
+}
 
 
 @router.get("/healthz", summary="Is this process up", response_class=PlainTextResponse)

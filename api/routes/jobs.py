@@ -8,7 +8,7 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from redis.exceptions import RedisError
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,20 +21,21 @@ from api.route import PlainRoute, documented
 from api.routes.replies import errors
 from api.schemas import JobList, JobObject
 from api.services import Services, services
-from api.waiting import Nudge
+from api.waiting import is_over
 from catalog.terms import Lane, Verb
 from tasks import keys
 from tasks.errors import AlreadyFinished, JobNotFound, NotRetryable
 from tasks.jobs import Job, State
 from tasks.notices import Change, pack_changes
 from tasks.prepare import CALLER
+from tasks.request import explain
 from tasks.store import change, read
 from tasks.store.pages import Filters
 
 log = logging.getLogger(__name__)
 
 router = APIRouter(tags=["jobs"])
-hot = APIRouter(route_class=PlainRoute, tags=["jobs"])
+plain = APIRouter(route_class=PlainRoute, tags=["jobs"])
 
 JobId = Annotated[str, Path(description="The job's id", examples=["0199c0de-0000-7000-8000-000000000000"])]
 
@@ -47,7 +48,7 @@ def job_id(text: str) -> UUID:
         raise JobNotFound from None
 
 
-def _signature(
+def _look_signature(
     id: JobId,  # noqa: A002 - the name in the path
     wait: Annotated[
         float, Query(ge=0, description="Seconds to wait for the end, at most the server's ROOST_MAX_WAIT_S")
@@ -55,13 +56,13 @@ def _signature(
 ) -> None: ...
 
 
-@hot.get(
+@plain.get(
     "/v1/jobs/{id}",
     summary="Look at a job, or wait for its end",
     response_model=JobObject,
     responses=errors(404, 422, 429, 503),
 )
-@documented(_signature)
+@documented(_look_signature)
 async def look(request: Request) -> Response:
     """The job as it is now. With `wait` the answer comes when the job ends, or after that many seconds."""
     it = services(request)
@@ -76,7 +77,7 @@ async def look(request: Request) -> Response:
         while not job.state.final:
             signal = await waiter.next(until)
             job = await _find(it, id_)
-            if signal in {Nudge.TIMEOUT, Nudge.CLOSING, Nudge.GONE}:
+            if is_over(signal):
                 break
     return job_reply(job, 200)
 
@@ -89,7 +90,7 @@ async def _find(it: Services, id_: UUID) -> Job:
 
 
 @router.post(
-    "/v1/jobs/{id}/cancel", summary="Cancel a job", response_model=JobObject, responses=errors(404, 409, 429, 503)
+    "/v1/jobs/{id}/cancel", summary="Cancel a job", response_model=JobObject, responses=errors(404, 409, 422, 429, 503)
 )
 async def cancel(request: Request, id: JobId) -> Response:  # noqa: A002 - the name in the path
     """End a job that has not ended. Once this is answered no result of it will be written.
@@ -149,9 +150,17 @@ class ListQuery(BaseModel):
     cursor: Annotated[str | None, Field(description="`next_cursor` of the page before")] = None
 
 
-@router.get("/v1/jobs", summary="List jobs", response_model=JobList, responses=errors(422, 429, 503))
-async def listing(request: Request, query: Annotated[ListQuery, Query()]) -> Response:
+def _listing_signature(query: Annotated[ListQuery, Query()]) -> None: ...
+
+
+@plain.get("/v1/jobs", summary="List jobs", response_model=JobList, responses=errors(422, 429, 503))
+@documented(_listing_signature)
+async def listing(request: Request) -> Response:
     """Jobs that match every filter, newest first. Pages stay in place while new jobs come in."""
+    try:
+        query = ListQuery.model_validate(dict(request.query_params))
+    except ValidationError as error:
+        raise explain(error.errors(include_url=False), ListQuery) from None
     filters = Filters(status=query.status, verb=query.verb, model=query.model, tag=query.tag, lane=query.lane)
     page = await services(request).database.run(read.page, CALLER, filters, query.cursor, query.limit)
     body = {

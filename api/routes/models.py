@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 router = APIRouter(tags=["models"])
 
-LOADED = "ready"
+LOADED = "resident"
 """The state of a model that is on its device, in a heartbeat."""
 
 
@@ -62,6 +62,13 @@ def model_object(spec: Spec, workers: Sequence[Worker]) -> dict[str, Any]:
             "state": str(model.get("state", "")),
             "bytes": model.get("bytes"),
             "leases": model.get("leases"),
+            "pinned": bool(model.get("pinned")),
+            "loads": int(model.get("loads") or 0),
+            "evictions": int(model.get("evictions") or 0),
+            "load_s": float(model.get("load_s") or 0.0),
+            "waiting": int(model.get("waiting") or 0),
+            "last_used": moment(model.get("last_used")),
+            "last_error": model.get("last_error"),
         }
         for worker in workers
         for model in worker.models

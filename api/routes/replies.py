@@ -21,7 +21,7 @@ _TEXT = {
     504: "It took longer than allowed",
 }
 
-_RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait", "schema": {"type": "integer"}}}
+RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait", "schema": {"type": "integer"}}}
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -30,7 +30,7 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
         status: {
             "model": ErrorReply,
             "description": _TEXT[status],
-            **({"headers": _RETRY_AFTER} if status in {429, 503} else {}),
+            **({"headers": RETRY_AFTER} if status in {429, 503} else {}),
         }
         for status in (*statuses, 500)
     }

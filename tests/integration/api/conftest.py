@@ -279,6 +279,21 @@ def broker(settings: Settings) -> Iterator[redis.Redis]:
         yield client
 
 
+Until = Callable[[Callable[[], Any]], Awaitable[None]]
+
+
+@pytest.fixture
+def until() -> Until:
+    """Returns once a condition holds; what another process changes has no event to wait on."""
+
+    async def wait(condition: Callable[[], Any]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+    return wait
+
+
 @pytest.fixture
 def messages(broker: redis.Redis) -> Callable[[], int]:
     """How many messages are in the queues."""

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from api.app import create_app
+from catalog.loader import Catalog
+from tasks.request import parse_request
+from tasks.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return create_app(Settings(database_url="postgresql://x/y", broker_url="roost://x"), Catalog([])).openapi()
+
+
+def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    return [(path, verb, op) for path, verbs in document["paths"].items() for verb, op in verbs.items()]
+
+
+def test_every_route_is_there(document: dict[str, Any]) -> None:
+    assert {(path, verb) for path, verb, _ in operations(document)} == {
+        ("/v1/jobs", "post"),
+        ("/v1/jobs", "get"),
+        ("/v1/jobs/{id}", "get"),
+        ("/v1/jobs/{id}/result", "get"),
+        ("/v1/jobs/{id}/events", "get"),
+        ("/v1/jobs/{id}/cancel", "post"),
+        ("/v1/jobs/{id}/retry", "post"),
+        ("/v1/models", "get"),
+        ("/v1/models/{id}", "get"),
+        ("/healthz", "get"),
+        ("/livez", "get"),
+        ("/readyz", "get"),
+        ("/metrics", "get"),
+    }
+
+
+def test_every_operation_says_what_it_is_for(document: dict[str, Any]) -> None:
+    for path, verb, operation in operations(document):
+        assert operation.get("summary"), (path, verb)
+        assert operation.get("description"), (path, verb)
+        assert operation.get("tags"), (path, verb)
+
+
+def test_every_error_has_our_envelope(document: dict[str, Any]) -> None:
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+    ours = {"ErrorReply", "FailedResult", "NotReady"}
+    for path, verb, operation in operations(document):
+        for status, response in operation["responses"].items():
+            if int(status) >= 400:
+                schema = response["content"]["application/json"]["schema"]
+                assert schema["$ref"].rsplit("/", 1)[-1] in ours, (path, verb, status)
+
+
+def test_every_busy_status_tells_of_retry_after(document: dict[str, Any]) -> None:
+    for path, verb, operation in operations(document):
+        for status, response in operation["responses"].items():
+            if status in {"429", "503"}:
+                assert "Retry-After" in response["headers"], (path, verb, status)
+
+
+def test_the_hot_routes_are_documented_though_they_read_by_themselves(document: dict[str, Any]) -> None:
+    submit = document["paths"]["/v1/jobs"]["post"]
+    assert submit["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/JobRequest")
+    assert {(p["in"], p["name"]) for p in submit["parameters"]} == {
+        ("header", "prefer"),
+        ("header", "idempotency-key"),
+        ("header", "accept"),
+        ("query", "encoding"),
+    }
+    assert {"200", "202", "413", "415", "422", "429", "503"} <= set(submit["responses"])
+    look = document["paths"]["/v1/jobs/{id}"]["get"]
+    assert {(p["in"], p["name"]) for p in look["parameters"]} == {("path", "id"), ("query", "wait")}
+    listing = document["paths"]["/v1/jobs"]["get"]
+    assert {p["name"] for p in listing["parameters"]} == {"status", "verb", "model", "tag", "lane", "limit", "cursor"}
+
+
+def test_unknown_fields_are_refused_by_the_schema_too(document: dict[str, Any]) -> None:
+    for name in ("JobRequest", "ItemRequest"):
+        assert document["components"]["schemas"][name]["additionalProperties"] is False
+
+
+def test_the_example_of_a_request_is_valid(document: dict[str, Any]) -> None:
+    for example in document["components"]["schemas"]["JobRequest"]["examples"]:
+        parse_request(example, 10)
