@@ -20,9 +20,11 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
+from catalog.loader import Catalog
 from catalog.options import EncodeOptions, OutputDtype
-from catalog.schema import Spec
+from catalog.schema import Source, Spec
 from catalog.tokenizer import Tokens
+from catalog.weights import locate
 from engine.adapters.base import Adapter
 from engine.adapters.sentence_transformer import SentenceTransformerAdapter, SentenceTransformerOptions
 from engine.embedder import Embedder
@@ -306,6 +308,33 @@ def test_the_footprint_needs_no_torch(layouts: dict[str, Path]) -> None:
         "sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code, str(layouts["raw"])]).returncode == 0
+
+
+PEAK = """
+import resource, sys
+import psutil, torch
+from pathlib import Path
+from catalog.loader import Catalog
+from catalog.tokenizer import Tokens
+from engine.device import CpuDevice
+from engine.embedder import read_embedder
+torch.set_num_threads(1)
+embedder = read_embedder("m", Path(sys.argv[1]), "cpu", "float32", "sdpa")
+rows = [Tokens([101, *[2000] * (length - 2), 102], [0] * length, 1, 1) for length in (256, *[250] * 23)]
+embedder.embed(rows[:1], "cpu")
+CpuDevice().clear()
+before = psutil.Process().memory_info().rss
+embedder.embed(rows, "cpu")
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before) / (24 * 256))
+"""
+
+
+def test_a_tokens_declared_activations_bound_what_is_measured() -> None:
+    spec = Catalog.load().find("all-MiniLM-L6-v2").spec
+    folder = locate(spec.model_copy(update={"source": Source(package=spec.source.package)}))
+    done = subprocess.run([sys.executable, "-c", PEAK, str(folder)], capture_output=True, text=True, check=True)
+    declared = SentenceTransformerAdapter(spec, SentenceTransformerOptions(), folder, "cpu").footprint().per_token
+    assert declared * 0.5 < float(done.stdout) < declared * 1.1
 
 
 @pytest.mark.parametrize(("name", "longest"), [("normalised", 32), ("roberta", 32)])
