@@ -187,6 +187,7 @@ def _engine_options(address: URL, pool_size: int, patience_s: float, name: str) 
     return {
         "pool_size": pool_size,
         "max_overflow": 0,
+        "hide_parameters": True,  # they hold what callers sent, and errors go to logs
         "pool_timeout": patience_s,
         "pool_use_lifo": True,
         "connect_args": connect,

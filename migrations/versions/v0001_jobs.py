@@ -96,7 +96,11 @@ def upgrade() -> None:
         postgresql_where=sa.text("state <> 'succeeded'"),
     )
     op.create_index(
-        "ix_jobs_open", "jobs", ["state", "id"], unique=False, postgresql_where=sa.text("state IN ('queued','running')")
+        "ix_jobs_open",
+        "jobs",
+        ["state", "lane"],
+        unique=False,
+        postgresql_where=sa.text("state IN ('queued','running')"),
     )
     op.create_index(
         "ix_jobs_run_at",
@@ -107,6 +111,9 @@ def upgrade() -> None:
     )
     op.create_index(
         "ix_jobs_tags", "jobs", ["tags"], unique=False, postgresql_using="gin", postgresql_where=sa.text("tags <> '{}'")
+    )
+    op.create_index(
+        "ix_jobs_unseen", "jobs", ["id"], unique=False, postgresql_where=sa.text("state = 'queued' AND run_at IS NULL")
     )
     op.create_index(
         "uq_jobs_caller_idempotency_key",

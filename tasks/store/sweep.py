@@ -42,7 +42,7 @@ WHERE id IN (
 ) RETURNING id, state, version
 """
 
-_RECLAIM = f"""
+_RECLAIM = """
 UPDATE jobs SET
   state = CASE WHEN attempt >= %(max_attempts)s THEN 'failed' ELSE 'queued' END,
   version = version + 1,
@@ -53,7 +53,7 @@ UPDATE jobs SET
                     THEN %(now)s::timestamptz + make_interval(secs => retention_s) END,
   lease_until = CASE WHEN attempt >= %(max_attempts)s THEN NULL ELSE lease_until END
 WHERE id IN (
-  SELECT id FROM jobs WHERE state = 'running' AND {IS_OPEN} AND lease_until <= %(now)s
+  SELECT id FROM jobs WHERE state = 'running' AND lease_until <= %(now)s
   ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ) RETURNING id, state, version
 """
@@ -64,9 +64,9 @@ WHERE state = 'queued' AND run_at IS NOT NULL AND run_at <= %(now)s
 ORDER BY run_at LIMIT %(limit)s
 """
 
-_UNSEEN = f"""
+_UNSEEN = """
 SELECT id, queued_at FROM jobs
-WHERE state = 'queued' AND {IS_OPEN} AND run_at IS NULL AND queued_at <= %(before)s AND id > %(after)s
+WHERE state = 'queued' AND run_at IS NULL AND queued_at <= %(before)s AND id > %(after)s
 ORDER BY id LIMIT %(limit)s
 """
 

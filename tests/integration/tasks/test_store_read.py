@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import count
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import Connection, event
 
 from catalog.terms import Lane, Verb
 from tasks.db import Database
@@ -110,90 +108,25 @@ def test_a_list_holds_the_jobs_that_match_every_filter(database: Database, new_j
     assert listed(tag="nul\0") == []
 
 
+def test_a_filter_that_matches_little_makes_pages_short_and_not_slow(
+    database: Database, new_job: NewJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read, "SCAN_ROWS", 4)
+    jobs = [new_job(lane=Lane.BULK if number in {0, 5} else Lane.INTERACTIVE) for number in range(12)]
+    database.run(accept.insert, jobs)
+
+    pages = []
+    cursor = None
+    for _ in range(4):
+        page = database.run(read.page, "anna", Filters(lane=Lane.BULK), cursor, 3)
+        pages.append([job.id for job in page.jobs])
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+
+    assert pages == [[], [jobs[5].id], [jobs[0].id]]
+
+
 def test_a_bad_cursor_is_a_bad_request(database: Database) -> None:
     with pytest.raises(InvalidRequest):
         database.run(read.page, "anna", Filters(), "no cursor", 2)
-
-
-@pytest.fixture
-def many(database: Database, new_job: NewJob, ending: Ending) -> Database:
-    """Four thousand jobs, most of them done, with the statistics that autovacuum would have made."""
-    jobs = [
-        new_job(
-            model=f"roost/{number // 20 % 20}",
-            caller=f"caller {number % 20}",
-            tags=(f"tag {number % 200}",) if number % 7 == 0 else (),
-            deadline=2e9 if number % 100 == 0 else None,
-        )
-        for number in range(4000)
-    ]
-    for start in range(0, len(jobs), 500):
-        database.run(accept.insert, jobs[start : start + 500])
-        database.run(finish.finish, [ending(job) for job in jobs[start : start + 490]])
-    database.run(lambda conn: conn.exec_driver_sql("ANALYZE jobs").close())
-    return database
-
-
-def _plan(database: Database, use: Callable[[Connection], object]) -> str:
-    """The plans of all statements that `use` runs."""
-
-    def explain(conn: Connection) -> str:
-        found: list[tuple[str, Any]] = []
-
-        def note(_c: object, _u: object, statement: str, parameters: Any, *_: object) -> None:
-            found.append((statement, parameters))
-
-        event.listen(conn, "before_cursor_execute", note)
-        try:
-            use(conn)
-        finally:
-            event.remove(conn, "before_cursor_execute", note)
-        plans: list[Sequence[Any]] = []
-        for statement, parameters in found:
-            plans += conn.exec_driver_sql("EXPLAIN " + statement, parameters).all()
-        return "\n".join(line for (line,) in plans)
-
-    return database.run(explain)
-
-
-_CURSOR = "AAAAAAAAAAAAAAAAAAAH0A"
-
-
-@pytest.mark.parametrize(
-    ("filters", "index"),
-    [
-        (Filters(), "ix_jobs_caller_id"),
-        (Filters(status=State.SUCCEEDED), "ix_jobs_caller_id"),
-        (Filters(status=State.QUEUED), "ix_jobs_not_succeeded"),
-        (Filters(status=State.FAILED), "ix_jobs_not_succeeded"),
-        (Filters(model="roost/7"), "ix_jobs_caller_model_id"),
-        (Filters(tag="tag 10"), "ix_jobs_tags"),
-    ],
-)
-@pytest.mark.parametrize("cursor", [None, _CURSOR])
-def test_a_list_is_read_from_an_index(many: Database, filters: Filters, index: str, cursor: str | None) -> None:
-    plan = _plan(many, lambda conn: read.page(conn, "caller 3", filters, cursor, 20))
-
-    assert index in plan
-    assert "Seq Scan" not in plan
-
-
-def test_a_batch_is_finished_through_the_primary_key(many: Database, new_job: NewJob, ending: Ending) -> None:
-    jobs = [new_job(id=UUID(int=number)) for number in range(1, 4000, 63)]
-
-    plan = _plan(many, lambda conn: finish.finish(conn, [ending(job) for job in jobs]))
-
-    assert "Index Scan using pk_jobs" in plan
-    assert "Seq Scan" not in plan
-
-
-def test_one_key_is_looked_up_through_its_index(many: Database, new_job: NewJob) -> None:
-    numbers = count(100_000)
-    jobs = [new_job(id=UUID(int=next(numbers)), idempotency_key=f"key {n}") for n in range(64)]
-    many.run(accept.insert, jobs)
-    again = [new_job(id=UUID(int=next(numbers)), idempotency_key=f"key {n}") for n in range(64)]
-
-    plan = _plan(many, lambda conn: accept.insert(conn, again))
-
-    assert "uq_jobs_caller_idempotency_key" in plan
-    assert "Seq Scan on jobs" not in plan
