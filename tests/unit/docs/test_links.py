@@ -14,6 +14,9 @@ PAGES = sorted(
     for path in folder.glob("*.md")
 )
 _LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
+_FILE = re.compile(r"`((?:api|catalog|deploy|docs|engine|examples|migrations|tasks|tests)/[\w./-]*)`")
+_TO_BE_WRITTEN = {"deploy/.env", "deploy/roost.env"}
+"""Files that the reader makes."""
 
 
 def _anchors(page: Path) -> set[str]:
@@ -31,6 +34,12 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
         if not path.exists() or (anchor and anchor not in _anchors(path)):
             broken.append(f"{target}#{anchor}" if anchor else target)
     assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_the_files_that_a_page_names_exist(page: Path) -> None:
+    named = set(_FILE.findall((ROOT / page).read_text(encoding="utf-8")))
+    assert {name for name in named if not (ROOT / name).exists()} - _TO_BE_WRITTEN == set()
 
 
 def test_every_decision_is_in_the_index() -> None:
