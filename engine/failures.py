@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pydantic import ValidationError
 
 from catalog.errors import RoostError, WeightsUnavailable
-from engine.errors import DeviceLost, EngineError, LoadFailed, LoadReason, OutOfMemory
+from engine.errors import DeviceLost, EngineError, LoadFailed, LoadReason, ModelTooLarge, OutOfMemory
 
 COOL_DOWN_S: Mapping[LoadReason, float] = {
     LoadReason.NETWORK: 10.0,
@@ -74,8 +74,8 @@ _NO_MEMORY = ("out of memory", "cannot allocate memory", "can't allocate memory"
 
 
 def load_failure(name: str, error: Exception) -> EngineError:
-    """The error of a failed load: DeviceLost where the device is gone, else LoadFailed with reason and advice."""
-    if isinstance(error, LoadFailed | DeviceLost):
+    """The error of a failed load: DeviceLost, ModelTooLarge, or else LoadFailed with reason and advice."""
+    if isinstance(error, LoadFailed | ModelTooLarge | DeviceLost):
         return error
     lost = device_lost(error)
     if lost is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter
@@ -67,7 +68,7 @@ def model_object(spec: Spec, workers: Sequence[Worker]) -> dict[str, Any]:
             "evictions": int(model.get("evictions") or 0),
             "load_s": float(model.get("load_s") or 0.0),
             "waiting": int(model.get("waiting") or 0),
-            "last_used": moment(model.get("last_used")),
+            "last_used": _moment(model.get("last_used")),
             "last_error": model.get("last_error"),
         }
         for worker in workers
@@ -92,3 +93,7 @@ def model_object(spec: Spec, workers: Sequence[Worker]) -> dict[str, Any]:
         "loaded": any(holder["state"] == LOADED for holder in holders),
         "workers": holders,
     }
+
+
+def _moment(unix_s: float | None) -> datetime | None:
+    return None if unix_s is None else datetime.fromtimestamp(unix_s, UTC)

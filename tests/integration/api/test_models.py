@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.integration.api.conftest import Api, Start
 
 
-def beat(broker: redis.Redis, name: str = "w1", age_s: float = 0.0, state: str = "ready") -> None:
+def beat(broker: redis.Redis, name: str = "w1", age_s: float = 0.0, state: str = "resident") -> None:
     body = {
         "name": name,
         "at": time.time() - age_s,
@@ -63,7 +63,7 @@ async def test_a_live_workers_models_are_told(api: Api, broker: redis.Redis) -> 
     beat(broker)
     model = ModelObject.model_validate((await api.http.get("/v1/models/org/model")).json())
     assert model.loaded
-    assert [(w.name, w.state, w.bytes, w.leases) for w in model.workers] == [("w1", "ready", 5, 1)]
+    assert [(w.name, w.state, w.bytes, w.leases) for w in model.workers] == [("w1", "resident", 5, 1)]
     assert not (await api.http.get("/v1/models/org/plain")).json()["loaded"]
 
 

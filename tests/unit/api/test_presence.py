@@ -12,7 +12,7 @@ BEAT = {
     "at": NOW - 1.5,
     "pid": 7,
     "device": "cuda:1",
-    "models": [{"key": "org/m", "state": "ready", "bytes": 5, "leases": 1}],
+    "models": [{"key": "org/m", "state": "resident", "bytes": 5, "leases": 1}],
     "ledger": {"budget": 100, "used": 5},
     "stats": {"batches": 2, "items": 6, "real_tokens": 90, "padded_tokens": 120, "device_s": 0.5},
     "waiting": 3,

@@ -1,0 +1,177 @@
+"""Real text in over HTTP, vectors of a real model out: alone, beside others, cold, and more models than fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.slow
+
+StartStack = Callable[..., Any]
+MakeCaller = Callable[[Any], Any]
+
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+MIB = 2**20
+
+
+def fake(**load: Any) -> dict[str, Any]:
+    return {
+        "family": "fake",
+        "tasks": {"encode": {"dims": 8}},
+        "parameters": 0,
+        "max_length": 8192,
+        "load": {"dims": 8, **load},
+    }
+
+
+@pytest.fixture(scope="module")
+def stack(start_stack: StartStack) -> Any:
+    return start_stack(
+        budget="300MiB",
+        models={
+            "cold": fake(load_seconds=1.0),
+            "cold-again": fake(load_seconds=1.0),
+            "left": fake(bytes=200 * MIB, load_seconds=0.2),
+            "right": fake(bytes=200 * MIB, load_seconds=0.2),
+            "giant": fake(bytes=400 * MIB),
+            "gone": fake(faults=[{"kind": "fail_load", "reason": "not_found"}]),
+            "touchy": fake(seconds_per_cost=0.001, faults=[{"kind": "error", "when_text": "POISON"}]),
+        },
+    )
+
+
+@pytest.fixture
+def someone(stack: Any, caller: MakeCaller) -> Any:
+    return caller(stack)
+
+
+def cosines(a: Any, b: Any) -> Any:
+    return (a * b).sum(axis=1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))
+
+
+def loads(someone: Any, model: str) -> int:
+    """How often the model was loaded, as the workers' beats tell it once they have heard of it."""
+    while True:
+        states = someone.client.get(f"/v1/models/{model}").json()["workers"]
+        if states:
+            return int(states[0]["loads"])
+
+
+def test_a_text_has_the_same_vector_alone_in_a_batch_and_beside_a_long_one(someone: Any) -> None:
+    text = "The deductible applies to each separate flood claim."
+    long = "claims adjusters visit houses " * 1250
+    alone = someone.vectors(someone.end(someone.submit([text], MINILM))["id"])
+    batch = someone.vectors(someone.end(someone.submit([text, "a cat", "tax law", "rain in May"], MINILM))["id"])
+    beside = someone.vectors(someone.end(someone.submit([long, text], MINILM))["id"])
+    assert cosines(alone, batch[:1]).min() > 0.9999
+    assert cosines(alone, beside[1:]).min() > 0.9999
+
+
+def test_order_and_ids_are_kept_over_lengths_that_the_batcher_sorts(someone: Any) -> None:
+    items = [{"id": f"n{n}", "text": "word " * (1 + (n * 37) % 90)} for n in range(40)]
+    id_ = someone.client.post("/v1/jobs", json={"verb": "encode", "model": MINILM, "items": items}).json()["id"]
+    someone.end(id_)
+    rows = someone.client.get(f"/v1/jobs/{id_}/result").json()["items"]
+    assert [row["id"] for row in rows] == [item["id"] for item in items]
+    assert [row["tokens"] for row in rows] == [2 + 1 + (n * 37) % 90 for n in range(40)]
+
+
+def test_one_poisoned_item_of_eight_callers_fails_alone(someone: Any) -> None:
+    texts = [f"text {n}" if n != 2 else "POISON" for n in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda text: someone.post([text], "touchy", wait=30), texts))
+    assert [answer.status_code for answer in answers] == [200] * 8
+    jobs = [answer.json() for answer in answers]
+    assert [job["status"] for job in jobs] == ["succeeded"] * 2 + ["failed"] + ["succeeded"] * 5
+    assert jobs[2]["error"]["code"] == "model_failed"
+    assert "POISON" not in answers[2].text
+    assert {job["attempts"] for job in jobs} == {1}
+
+
+def test_many_cold_requests_load_a_model_once_and_wait_no_longer_than_its_load(someone: Any) -> None:
+    with ThreadPoolExecutor(64) as pool:
+        answers = list(pool.map(lambda n: someone.post([f"text {n}"], "cold", wait=30), range(64)))
+    assert {answer.json()["status"] for answer in answers} == {"succeeded"}
+    assert loads(someone, "cold") == 1
+    assert {answer.json()["attempts"] for answer in answers} == {1}
+
+
+def test_a_cold_job_tells_how_long_it_waited_for_the_load(someone: Any) -> None:
+    job = someone.post(["a text"], "cold-again", wait=30).json()
+    timings = job["timings"]
+    assert timings["load_ms"] == pytest.approx(1000, rel=0.25)
+    parts = sum(value for name, value in timings.items() if name != "total_ms")
+    assert parts == pytest.approx(timings["total_ms"], rel=0.02)
+
+
+def test_two_models_of_which_one_fits_both_serve(someone: Any) -> None:
+    ids = [someone.submit([f"text {n}"], ("left", "right")[n % 2]) for n in range(20)]
+    assert {job["status"] for job in someone.ends(ids).values()} == {"succeeded"}
+    assert {job["attempts"] for job in someone.ends(ids).values()} == {1}
+
+
+def test_a_model_larger_than_the_budget_is_refused_with_the_reason(someone: Any) -> None:
+    job = someone.end(someone.submit(["a text"], "giant"))
+    assert (job["status"], job["error"]["code"]) == ("failed", "model_too_large")
+    assert someone.post(["a text"], wait=30).json()["status"] == "succeeded"
+
+
+def test_a_model_that_cannot_be_loaded_says_why_and_leaves_the_others_alone(someone: Any) -> None:
+    job = someone.end(someone.submit(["a text"], "gone"))
+    assert (job["status"], job["error"]["code"]) == ("failed", "model_load_failed")
+    assert someone.post(["a text"], wait=30).json()["status"] == "succeeded"
+
+
+def test_blank_texts_keep_their_slots_and_the_others_their_vectors(someone: Any) -> None:
+    items = [{"id": i, "text": t} for i, t in zip("abcde", ["cat", "", "dog", " ", "fish"], strict=True)]
+    job = someone.post([], MINILM, wait=60, items=items).json()
+    rows = job["result"]["items"]
+    assert [row["id"] for row in rows] == list("abcde")
+    assert [row.get("error", {}).get("code") for row in rows] == [None, "empty_text", None, "empty_text", None]
+    single = {t: someone.post([t], MINILM, wait=60).json()["result"]["items"][0] for t in ("cat", "dog", "fish")}
+    for row, text in ((rows[0], "cat"), (rows[2], "dog"), (rows[4], "fish")):
+        ours = np.array([row["dense"]["values"]])
+        theirs = np.array([single[text]["dense"]["values"]])
+        assert cosines(ours, theirs).min() > 0.9999
+
+
+def test_special_token_literals_are_ordinary_text(someone: Any) -> None:
+    texts = ["<|endoftext|>", "[CLS] [SEP] [MASK]", "</s>", "<|im_end|>", "a U+0000 \0 inside"]
+    job = someone.post(texts, MINILM, wait=60).json()
+    assert job["status"] == "succeeded"
+    assert job["items_failed"] == 0
+    assert all(row["tokens"] > 3 for row in job["result"]["items"])
+
+
+def test_text_over_the_limit_is_cut_with_a_mark_or_refused_with_the_count(someone: Any) -> None:
+    text = "flood " * 400
+    cut = someone.post([text], MINILM, wait=60).json()["result"]["items"][0]
+    assert cut["truncated"] is True
+    refused = someone.post([text], MINILM, wait=60, options={"truncate": False}).json()
+    assert refused["status"] == "failed"
+    assert refused["error"]["code"] == "text_too_long"
+    assert "402" in refused["error"]["message"]
+
+
+def test_a_text_well_under_the_limit_is_read_to_its_end(someone: Any) -> None:
+    body = "flood " * 140
+    ends = someone.post([body + "of money", body + "of tears"], MINILM, wait=60).json()["result"]["items"]
+    vectors = np.array([row["dense"]["values"] for row in ends])
+    assert cosines(vectors[:1], vectors[1:]).max() < 0.9999
+
+
+def test_forms_and_dimensions_may_differ_inside_one_batch(someone: Any) -> None:
+    wanted = [{"output_dtype": "float16"}, {"output_dtype": "int8"}, {"output_dtype": "binary"}, {"dimensions": 128}]
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda options: someone.post(["same"], wait=30, options=options).json(), wanted))
+    dense = [answer["result"]["items"][0]["dense"] for answer in answers]
+    assert [(one["dtype"], one["dims"], len(one["values"])) for one in dense] == [
+        ("float16", 384, 384),
+        ("int8", 384, 384),
+        ("binary", 384, 48),
+        ("float32", 128, 128),
+    ]
