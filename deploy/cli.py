@@ -1,4 +1,7 @@
-"""`roost`: the whole stack on one machine, or one piece of it for a container."""
+"""`roost`: the whole stack on one machine, or one piece of it for a container.
+
+What only one command needs and takes long to import is imported by that command: the others start at once.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import click
 from pydantic import ValidationError
@@ -20,11 +24,12 @@ from deploy.devices import assigned, visible_gpus
 from deploy.embedded import lock, probes, report
 from deploy.embedded.errors import EmbeddedError
 from deploy.embedded.family import gone, started_at
-from deploy.embedded.stack import Stack
 from deploy.embedded.stop_request import StopRequest
 from deploy.environment import shown
-from migrations import migrate as migrate_database
 from tasks.settings import Settings
+
+if TYPE_CHECKING:
+    from deploy.embedded.stack import Stack
 
 _LOCK = "roost.lock"
 _NOT_RUNNING = 3
@@ -38,6 +43,8 @@ def main() -> None:
 @main.command()
 def up() -> None:
     """Start everything here and stay in the foreground; Ctrl-C stops it all."""
+    from deploy.embedded.stack import Stack
+
     settings = _settings()
     _print_settings(settings)
     try:
@@ -99,6 +106,8 @@ def config(as_json: bool) -> None:
 @main.command()
 def migrate() -> None:
     """Bring the database to this version's tables; safe when several do it at once."""
+    from migrations import migrate as migrate_database
+
     try:
         migrate_database(_needed("database_url"))
     except RoostError as error:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import httpx
 import pytest
 
@@ -9,7 +12,7 @@ FAKE = {"family": "fake", "tasks": {"encode": {"dims": 8}}, "parameters": 0, "ma
 
 
 @pytest.fixture(scope="module")
-def running(start_stack):
+def running(start_stack: Callable[..., Any]) -> Any:
     return start_stack(models={"tests/small": FAKE})
 
 
@@ -20,12 +23,12 @@ def _encode(client: httpx.Client, text: str, wait: int = 30) -> dict[str, object
     return dict(reply.json())
 
 
-def test_a_model_of_the_test_s_own_serves(running):
+def test_a_model_of_the_test_s_own_serves(running: Any) -> None:
     assert _encode(running.client, "a text")["status"] == "succeeded"
 
 
 @pytest.mark.parametrize("name", ["api", "cpu", "jobs", "beat", "valkey", "postgres"])
-def test_a_part_that_was_killed_serves_again_after_a_start(running, name):
+def test_a_part_that_was_killed_serves_again_after_a_start(running: Any, name: str) -> None:
     part = running.part(name)
     part.kill()
     assert not part.alive
@@ -35,7 +38,7 @@ def test_a_part_that_was_killed_serves_again_after_a_start(running, name):
     assert _encode(running.client, f"after {name}")["status"] == "succeeded"
 
 
-def test_a_second_api_serves_the_same_jobs(running):
+def test_a_second_api_serves_the_same_jobs(running: Any) -> None:
     job = _encode(running.client, "shared")
 
     url = running.add_api()
@@ -43,7 +46,7 @@ def test_a_second_api_serves_the_same_jobs(running):
     assert httpx.get(f"{url}/v1/jobs/{job['id']}").json()["status"] == "succeeded"
 
 
-def test_a_wiped_valkey_loses_no_finished_job(running):
+def test_a_wiped_valkey_loses_no_finished_job(running: Any) -> None:
     job = _encode(running.client, "kept")
 
     running.wipe_valkey()
