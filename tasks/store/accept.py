@@ -75,6 +75,10 @@ def _holders(conn: Connection, jobs: Sequence[Submission]) -> dict[UUID, Existin
     return {row[0]: Existing(row[1], row[2]) for row in found if not row[3]}
 
 
-def _lock_order(job: Submission) -> tuple[str, str, UUID]:
-    """Two groups that share keys take them in the same order, so neither waits for the other in a circle."""
-    return (job.caller, job.idempotency_key or "", job.id)
+def _lock_order(job: Submission) -> tuple[bool, str, str, UUID]:
+    """Calls that share keys or ids take them in one order, so that none waits for another in a circle.
+
+    Jobs without a key go by id, and first: so does `finish` with the same jobs.
+    """
+    key = job.idempotency_key
+    return (key is not None, job.caller if key is not None else "", key or "", job.id)

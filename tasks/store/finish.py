@@ -73,9 +73,10 @@ def finish(conn: Connection, completions: Sequence[Completion]) -> list[Ended]:
     chosen = {completions[i].submission.id: i for i in reversed(order)}
     batch = sorted((completions[i] for i in chosen.values()), key=lambda c: c.submission.id)
     ended: dict[UUID, Ended] = {}
+    # New rows first, as `start` and `claim` do with the same jobs: one order of locks for all.
     for statement, part, parameters in (
-        (_UPDATE, [c for c in batch if c.submission.stored], _ending),
         (_UPSERT, [c for c in batch if not c.submission.stored], _whole),
+        (_UPDATE, [c for c in batch if c.submission.stored], _ending),
     ):
         if part:
             for id_, version, state in conn.exec_driver_sql(statement, parameters(part)):

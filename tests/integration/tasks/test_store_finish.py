@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from threading import Barrier
 from uuid import UUID
 
@@ -14,7 +14,7 @@ import pytest
 from tasks.db import Database
 from tasks.jobs import Event, Job, State, move
 from tasks.messages import Completion, Submission
-from tasks.store import change, claim, finish, read
+from tasks.store import accept, change, claim, finish, read
 
 NewJob = Callable[..., Submission]
 Ending = Callable[..., Completion]
@@ -243,6 +243,34 @@ def test_of_a_cancel_and_a_finish_at_once_exactly_one_wins(
 
         assert outcome in {(True, False), (False, True)}
         assert row(job).state is (State.CANCELLED if outcome[0] else State.SUCCEEDED)
+
+
+def test_marking_and_finishing_the_same_jobs_at_once_never_blocks_both(
+    database_url: str, new_job: NewJob, ending: Ending
+) -> None:
+    database = Database(database_url, 2, patience_s=0.0)  # a deadlock is not hidden by another try
+    lease = datetime.now(UTC) + timedelta(seconds=20)
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(20):
+            stored = [new_job(caller=f"caller {n % 3}") for n in range(10)]
+            direct = [new_job(caller=f"caller {n % 3}", stored=False) for n in range(10)]
+            database.run(accept.insert, stored)
+            together = Barrier(2)
+
+            def mark(
+                together: Barrier = together, stored: list[Submission] = stored, direct: list[Submission] = direct
+            ) -> None:
+                together.wait()
+                database.run(claim.start, [(job.id, 1) for job in stored], "one", lease, direct)
+
+            def end(together: Barrier = together, jobs: tuple[Submission, ...] = (*stored, *direct)) -> list[bool]:
+                together.wait()
+                return [ended.applied for ended in database.run(finish.finish, [ending(job) for job in jobs[::-1]])]
+
+            marking, finishing = pool.submit(mark), pool.submit(end)
+            marking.result()
+            assert finishing.result() == [True] * 20
+    database.close()
 
 
 def test_text_from_a_model_that_postgres_refuses_does_not_lose_the_result(
