@@ -1,8 +1,8 @@
 """What a Celery message carries, and what a job is made of before it has a row.
 
-A message is msgpack, then base64 inside the task's one argument, and never shown by Flower. It holds the inputs only when
-they are small (`INLINE_BYTES`); otherwise the worker reads them from the rows of all its new jobs in one query. See
-docs/decisions for why.
+A message is msgpack, then base64 inside the task's one argument, and never shown by Flower. It holds the inputs only
+when they are small (`INLINE_BYTES`); otherwise the worker reads them from the rows of all its new jobs in one query.
+See docs/decisions for why.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class Completion:
     """How a job ended, ready to be committed: the whole of what the worker writes.
 
     `result` is the msgpack of the per-item outcomes (see `tasks.results`). The commit applies only if the row is still
-    open and its fence is not newer than `submission.fence`. State `queued` with a `run_at` (Unix seconds) asks for another
-    try at that time.
+    open and its fence is not newer than `submission.fence`. State `queued` with a `run_at` (Unix seconds) asks for
+    another try at that time.
     """
 
     submission: Submission

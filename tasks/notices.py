@@ -1,8 +1,9 @@
 """What the engine child publishes after a commit, and what the API processes read.
 
-Two kinds, both one message per batch. A *change* goes to every API process: enough to wake long polls and event streams,
-which then read the row. A *reply* goes to the one process whose callers wait for these jobs: enough to answer without the
-database. Both are hints: a lost one costs a wait, never a result, since waiters read the row after each reconnect.
+Two kinds, both one message per batch. A *change* goes to every API process: enough to wake long polls and event
+streams, which then read the row. A *reply* goes to the one process whose callers wait for these jobs: enough to answer
+without the database. Both are hints: a lost one costs a wait, never a result, since waiters read the row after each
+reconnect.
 """
 
 from __future__ import annotations

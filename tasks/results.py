@@ -1,8 +1,8 @@
 """The stored form of a result, and the way back. Arrays stay binary until the door makes JSON of them.
 
 A result is the msgpack of a list with one map per item, in the order of the request:
-`{"id"?, "tokens", "truncated"?, <field>: value…}` or `{"id"?, "error": {code, message, retryable}}`. An array is the map
-`{"dims": n, "dtype": name, "values": bytes}` where the bytes are little-endian, and `dims` counts the vector's
+`{"id"?, "tokens", "truncated"?, <field>: value…}` or `{"id"?, "error": {code, message, retryable}}`. An array is the
+map `{"dims": n, "dtype": name, "values": bytes}` where the bytes are little-endian, and `dims` counts the vector's
 dimensions even when they are packed eight to a byte.
 """
 
