@@ -13,7 +13,7 @@ def spec(**more: Any) -> Spec:
         "id": "org/m",
         "family": "fake",
         "tasks": {"encode": {"dims": 8}},
-        "parameters": 50_000_000,
+        "parameters": 100_000_000,
         "max_length": 512,
     }
     return Spec.model_validate(facts | more)
@@ -30,7 +30,7 @@ def test_the_guess_is_two_operations_per_weight_and_token() -> None:
 
 def test_known_layers_add_attention() -> None:
     found = coefficients(spec(), "cpu", layers=10, hidden=1_000)
-    assert found.per_square == pytest.approx(4 * 10 * 1_000 / 1e8)
+    assert found.per_square == pytest.approx(4 * 10 * 1_000 / 2e8)
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
