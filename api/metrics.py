@@ -152,9 +152,11 @@ def worker_families(workers: Sequence[Worker]) -> list[Metric]:
         ("roost_worker_jobs_held", "Jobs that a worker holds", lambda w: w.held),
         ("roost_worker_items_waiting", "Items that wait for the device", lambda w: w.waiting),
         ("roost_worker_items_running", "Items on the device", lambda w: w.running),
-        ("roost_worker_models_loaded", "Models on the device", lambda w: len(w.models)),
+        ("roost_worker_models_loaded", "Models on the device", resident),
         ("roost_worker_budget_bytes", "Bytes that models may take", lambda w: w.ledger.get("budget")),
-        ("roost_worker_used_bytes", "Bytes that models take", lambda w: w.ledger.get("used")),
+        ("roost_worker_weights_bytes", "Bytes that weights take", lambda w: w.ledger.get("weights")),
+        ("roost_worker_lent_bytes", "Bytes lent to running batches", lambda w: w.ledger.get("lent")),
+        ("roost_worker_lost", "1 where the device cannot compute any more", lambda w: w.lost),
         ("roost_worker_batches", "Forward passes since the worker started", lambda w: w.stats.get("batches")),
         ("roost_worker_items", "Items computed since the worker started", lambda w: w.stats.get("items")),
         ("roost_worker_device_seconds", "Seconds of computing", lambda w: w.stats.get("device_s")),
@@ -167,6 +169,11 @@ def worker_families(workers: Sequence[Worker]) -> list[Metric]:
                 family.add_metric([worker.name, worker.device], float(number))
         out.append(family)
     return out
+
+
+def resident(worker: Worker) -> int:
+    """How many models are on the worker's device."""
+    return sum(model.get("state") == "resident" for model in worker.models)
 
 
 def padding(stats: Mapping[str, float]) -> float | None:

@@ -38,6 +38,8 @@ class Worker:
     waiting: int = 0
     running: int = 0
     held: int = 0
+    lost: bool = False
+    """Whether its device cannot compute any more: it beats, but runs nothing until it is restarted."""
 
     @property
     def kind(self) -> str:
@@ -105,6 +107,7 @@ def read_beat(beat: bytes, now: float) -> Worker | None:
             waiting=int(body.get("waiting") or 0),
             running=int(body.get("running") or 0),
             held=int(body.get("held") or 0),
+            lost=bool(body.get("lost")),
         )
     except (ValueError, TypeError, KeyError, AttributeError, msgpack.UnpackException):
         log.warning("a heartbeat could not be read")

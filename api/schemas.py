@@ -164,10 +164,11 @@ class JobList(_Reply):
 
 
 class ModelWorker(_Reply):
-    """A worker that holds the model, or is loading it."""
+    """A worker that was ever asked for the model, and how the model stands there, as of its last heartbeat."""
 
     name: str
     device: str
+    profile: str
     state: Annotated[str, Field(description="absent, loading, resident, leaving or failed")]
     bytes: int | None
     leases: Annotated[int | None, Field(description="Batches that run on it now")]

@@ -20,6 +20,7 @@ from tasks.store import read
 router = APIRouter(tags=["health"])
 
 NO_WORKER = "No worker has sent a heartbeat within 15 seconds; start one, or wait for it."
+ALL_LOST = "The device of every worker has failed; the workers restart by themselves."
 _NOT_READY: dict[int | str, dict[str, Any]] = {
     503: {"model": NotReady, "description": "Not now; `reasons` says why", "headers": RETRY_AFTER}
 }
@@ -33,7 +34,7 @@ async def healthz() -> Response:
 
 @router.get("/livez", summary="Does a device answer", response_class=PlainTextResponse, responses=_NOT_READY)
 async def livez(request: Request) -> Response:
-    """`ok` while at least one worker beats. A beat is sent after probing the device, so a stuck device stops it."""
+    """`ok` while a worker beats whose device works. A beat probes the device first, so a stuck device stops it."""
     return _verdict(await _workers(services(request)))
 
 
@@ -60,9 +61,12 @@ async def metrics(request: Request) -> Response:
 
 async def _workers(it: Services) -> dict[str, str]:
     try:
-        return {} if await it.presence.live() else {"worker": NO_WORKER}
+        workers = await it.presence.live()
     except TaskError as error:
         return {"broker": error.message}
+    if not workers:
+        return {"worker": NO_WORKER}
+    return {"worker": ALL_LOST} if all(worker.lost for worker in workers) else {}
 
 
 def _verdict(reasons: dict[str, str]) -> Response:

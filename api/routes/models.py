@@ -60,6 +60,7 @@ def model_object(spec: Spec, workers: Sequence[Worker]) -> dict[str, Any]:
         {
             "name": worker.name,
             "device": worker.device,
+            "profile": str(model["key"]).partition(":")[2] or "default",
             "state": str(model.get("state", "")),
             "bytes": model.get("bytes"),
             "leases": model.get("leases"),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,9 +15,16 @@ if TYPE_CHECKING:
     from tests.integration.api.conftest import Api, Consumer, Start
 
 
-def beat(broker: redis.Redis) -> None:
+def beat(broker: redis.Redis, **more: Any) -> None:
     stats = {"batches": 2, "items": 6, "real_tokens": 90, "padded_tokens": 120, "device_s": 0.5}
-    body = {"name": "w1", "at": time.time(), "device": "cpu", "stats": stats, "ledger": {"budget": 10, "used": 4}}
+    body = {
+        "name": "w1",
+        "at": time.time(),
+        "device": "cpu",
+        "stats": stats,
+        "ledger": {"budget": 10, "weights": 4, "lent": 0},
+        **more,
+    }
     broker.hset(keys.WORKERS, "w1", msgpack.packb(body))
 
 
@@ -37,6 +44,12 @@ async def test_all_is_ready_once_a_worker_beats(api: Api, broker: redis.Redis) -
     for path in ("/readyz", "/livez"):
         response = await api.http.get(path)
         assert (response.status_code, response.text) == (200, "ok")
+
+
+async def test_a_worker_whose_device_is_lost_is_not_enough(api: Api, broker: redis.Redis) -> None:
+    beat(broker, lost=True)
+    response = await api.http.get("/livez")
+    assert (response.status_code, list(response.json()["reasons"])) == (503, ["worker"])
 
 
 async def test_what_is_away_is_named(start_api: Start) -> None:

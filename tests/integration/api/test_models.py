@@ -20,7 +20,7 @@ def beat(broker: redis.Redis, name: str = "w1", age_s: float = 0.0, state: str =
         "name": name,
         "at": time.time() - age_s,
         "device": "cpu",
-        "models": [{"key": "org/model:small", "state": state, "bytes": 5, "leases": 1}],
+        "models": [{"key": "org/model:small", "state": state, "bytes": 5, "leases": 1, "loads": 2}],
     }
     broker.hset(keys.WORKERS, name, msgpack.packb(body))
 

@@ -12,8 +12,8 @@ BEAT = {
     "at": NOW - 1.5,
     "pid": 7,
     "device": "cuda:1",
-    "models": [{"key": "org/m", "state": "resident", "bytes": 5, "leases": 1}],
-    "ledger": {"budget": 100, "used": 5},
+    "models": [{"key": "org/m", "state": "resident", "bytes": 5, "leases": 1}, {"key": "org/n", "state": "absent"}],
+    "ledger": {"budget": 100, "weights": 5, "lent": 2},
     "stats": {"batches": 2, "items": 6, "real_tokens": 90, "padded_tokens": 120, "device_s": 0.5},
     "waiting": 3,
     "running": 2,
@@ -56,7 +56,8 @@ def test_each_worker_has_its_gauges() -> None:
     assert samples["roost_workers"].value == 1.0
     assert samples["roost_worker_padding_ratio"].labels == {"worker": "w1", "device": "cuda:1"}
     assert samples["roost_worker_padding_ratio"].value == pytest.approx(0.25)
-    assert samples["roost_worker_used_bytes"].value == 5.0
+    assert samples["roost_worker_weights_bytes"].value == 5.0
+    assert samples["roost_worker_models_loaded"].value == 1.0
 
 
 def test_what_a_worker_does_not_tell_has_no_sample() -> None:
