@@ -6,10 +6,12 @@ No Docker engine is needed: the API image is Python, this wheel and its constrai
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -201,6 +203,54 @@ def test_the_command_runs_and_lists_what_the_containers_start(api_image: Path) -
 def test_the_api_image_reads_the_catalog_it_carries(api_image: Path) -> None:
     code = "from catalog.loader import Catalog; print(len(Catalog.load([]).specs))"
     assert int(_run(api_image, "-c", code)) == len(list((ROOT / "catalog" / "models").glob("*.yaml")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("extra", "wanted"), [("worker", ("torch", "transformers", "sentence-transformers")), ("flower", ("flower",))]
+)
+def test_the_other_images_resolve_to_the_pinned_versions(
+    extra: str, wanted: tuple[str, ...], api_image: Path, wheel: Path, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.json"
+    pins = ROOT / "constraints.txt"
+    _pip(api_image, "install", "--dry-run", "--report", str(report), "--constraint", str(pins), f"{wheel}[{extra}]")
+    chosen = {
+        one["metadata"]["name"].lower(): one["metadata"]["version"] for one in json.loads(report.read_text())["install"]
+    }
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)$", pins.read_text().lower(), re.MULTILINE))
+    assert {name: chosen[name].partition("+")[0] for name in wanted} == {name: pinned[name] for name in wanted}
+
+
+@pytest.fixture(scope="session")
+def worker_image(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with this project's wheel over the model libraries that the tests run with."""
+    folder = tmp_path_factory.mktemp("worker-image")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    python = folder / "bin" / "python"
+    _pip(python, "install", "--no-deps", str(wheel))
+    (site,) = folder.glob("lib/python*/site-packages")
+    # Searched after its own packages, and without its .pth files: the tree under test stays out.
+    (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return python
+
+
+@pytest.mark.slow
+def test_the_worker_image_finds_its_families_and_starts_its_child_from_the_wheel(worker_image: Path) -> None:
+    code = (
+        "import engine, tasks.child.__main__;"
+        "from engine.loader import adapter_class;"
+        "print(engine.__file__, *(adapter_class(name).__name__ for name in ('fake', 'sentence_transformer')))"
+    )
+    where, *families = _run(worker_image, "-c", code).split()
+    assert Path(where).is_relative_to(worker_image.parents[1])
+    assert families == ["FakeAdapter", "SentenceTransformerAdapter"]
+
+
+@pytest.mark.slow
+def test_the_worker_image_speaks_the_transport(worker_image: Path) -> None:
+    out = _run(worker_image, "-m", "celery", "-A", "tasks.celery", "report", ROOST_BROKER_URL="roost://127.0.0.1:1/0")
+    assert "transport:roost" in out
 
 
 @pytest.fixture
