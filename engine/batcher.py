@@ -1,24 +1,15 @@
-"""Which waiting items run together. Pure: no clock, no lock, no device.
+"""How large a batch may be and who may join it. Pure: no clock, no lock, no device.
 
-A batch is formed around one item, the anchor. Items of its own length join first, then those of the nearest lengths,
-the most urgent of each length first, until a bound is met. Padding may waste no more than one more batch would have
-cost, or a small share of the batch: on a CPU, where compute is the limit, padding short texts to a long neighbour
-loses to no batching at all.
+A batch is formed around one item, the anchor (see `engine.backlog`). Padding may waste no more than one more batch
+would have cost, or a small share of the batch: on a CPU, where compute is the limit, padding short texts to a long
+neighbour loses to no batching at all.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections import deque
-from collections.abc import Hashable
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
-
-from catalog.terms import Lane, Verb
-from engine.types import Entry
 
 PADDING_SHARE = 0.03
-_SPARE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,161 +42,8 @@ class Bounds:
     overhead_ms: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What keeps items out of each other's batches. `group` stands for options that must not mix."""
-
-    model: str
-    verb: Verb
-    lane: Lane
-    group: Hashable = None
-    alone: bool = False
-
-
-class Ticket:
-    """One waiting item. `tag` says how urgent it is (least first), `gone` that it was taken or dropped."""
-
-    __slots__ = ("entry", "gone", "length", "seq", "tag")
-
-    def __init__(self, entry: Entry, length: int, tag: float, seq: int) -> None:
-        self.entry = entry
-        self.length = length
-        self.tag = tag
-        self.seq = seq
-        self.gone = False
-
-
-_Filed = tuple[float, int, Ticket]
-
-
-class Backlog:
-    """The waiting items of one kind: those that may run in one batch.
-
-    Filed three times, by urgency, by arrival and by length, so that nothing is scanned or sorted for a batch. A ticket
-    that leaves one file is only marked as gone and is passed over in the others.
-    """
-
-    def __init__(self, kind: Kind) -> None:
-        self.kind = kind
-        self.waiting = 0
-        self._urgent: list[_Filed] = []
-        self._arrivals: deque[Ticket] = deque()
-        self._lengths: list[int] = []
-        self._by_length: dict[int, list[_Filed]] = {}
-        self._filed = 0
-
-    def add(self, ticket: Ticket) -> None:
-        """File a ticket."""
-        filed = (ticket.tag, ticket.seq, ticket)
-        heappush(self._urgent, filed)
-        self._arrivals.append(ticket)
-        same = self._by_length.get(ticket.length)
-        if same is None:
-            self._by_length[ticket.length] = [filed]
-            insort(self._lengths, ticket.length)
-        else:
-            heappush(same, filed)
-        self.waiting += 1
-        self._filed += 1
-        if len(self._urgent) + len(self._arrivals) + self._filed > 6 * self.waiting + _SPARE:
-            self._refile()
-
-    def drop(self, ticket: Ticket) -> None:
-        """Take a ticket out of all files, without running it."""
-        if not ticket.gone:
-            ticket.gone = True
-            self.waiting -= 1
-
-    def head(self) -> Ticket | None:
-        """The most urgent ticket."""
-        urgent = self._urgent
-        while urgent and urgent[0][2].gone:
-            heappop(urgent)
-        return urgent[0][2] if urgent else None
-
-    def oldest(self) -> Ticket | None:
-        """The ticket that has waited longest."""
-        arrivals = self._arrivals
-        while arrivals and arrivals[0].gone:
-            arrivals.popleft()
-        return arrivals[0] if arrivals else None
-
-    def take(self, anchor: Ticket, bounds: Bounds) -> list[Ticket]:
-        """The tickets of one batch around `anchor`, which comes first. They are gone from here on."""
-        anchor.gone = True
-        taken, emptied = [anchor], []
-        fill = _Fill(anchor.length, bounds)
-        lengths, centre = self._lengths, anchor.length
-        above = bisect_left(lengths, centre)
-        below = above - 1
-        while fill.open and (below >= 0 or above < len(lengths)):
-            upward = above < len(lengths) and (below < 0 or lengths[above] - centre <= centre - lengths[below])
-            length = lengths[above] if upward else lengths[below]
-            if not self._live(length):
-                emptied.append(length)
-                joining = 0
-            else:
-                joining = fill.joining(length)
-                if joining == 0:
-                    # Lengths further away on this side waste more still.
-                    if upward:
-                        above = len(lengths)
-                    else:
-                        below = -1
-                    continue
-            if joining:
-                before = len(taken)
-                self._pop(length, joining, taken)
-                fill.joined(length, len(taken) - before)
-            if upward:
-                above += 1
-            else:
-                below -= 1
-        self._forget(emptied)
-        self.waiting -= len(taken)
-        return taken
-
-    def _live(self, length: int) -> bool:
-        """Whether a ticket of this length waits; clears what is gone from the top of its file."""
-        same = self._by_length[length]
-        while same and same[0][2].gone:
-            heappop(same)
-            self._filed -= 1
-        return bool(same)
-
-    def _pop(self, length: int, count: int, into: list[Ticket]) -> None:
-        same = self._by_length[length]
-        before = len(same)
-        while count and same:
-            ticket = heappop(same)[2]
-            if not ticket.gone:
-                ticket.gone = True
-                into.append(ticket)
-                count -= 1
-        self._filed -= before - len(same)
-
-    def _forget(self, lengths: list[int]) -> None:
-        for length in lengths:
-            del self._by_length[length]
-            del self._lengths[bisect_left(self._lengths, length)]
-
-    def _refile(self) -> None:
-        """Throw out what is gone. Runs once per many departures, so that each pays a constant share."""
-        live = [ticket for ticket in self._arrivals if not ticket.gone]
-        self._arrivals = deque(live)
-        self._urgent = [(ticket.tag, ticket.seq, ticket) for ticket in live]
-        heapify(self._urgent)
-        self._by_length = {}
-        for filed in self._urgent:
-            self._by_length.setdefault(filed[2].length, []).append(filed)
-        for same in self._by_length.values():
-            heapify(same)
-        self._lengths = sorted(self._by_length)
-        self._filed = len(live)
-
-
-class _Fill:
-    """How full one batch is, and how many items of a length may still join it."""
+class Fill:
+    """How full one batch is, and how many items of a length may still join it. It begins with one item."""
 
     __slots__ = ("bounds", "count", "longest", "open", "slack", "unit", "waste")
 

@@ -133,6 +133,9 @@ class FakeDevice(Device):
         """The declared total less what is foreign; models on it take memory only in the ledger."""
         return Memory(self.total, max(0, self.total - self.foreign), 0)
 
+    def clear(self) -> None:
+        """Nothing: there is no memory behind it."""
+
 
 def choose_device(setting: str) -> Device:
     """The device of a setting: `auto`, `cpu`, `cuda` or `cuda:N`. Raises DeviceUnavailable with what there is.

@@ -24,7 +24,8 @@ class EvictionPolicy:
     """When a model may be made to leave.
 
     `min_stay_s` keeps a model that has just come from leaving at once. A model that others still wait for is given up
-    only once the newcomer has waited as long as bringing it back will take, but never longer than `longest_hold_s`.
+    only once it has served, and once the newcomer has waited as long as bringing it back will take; but neither holds
+    it for longer than `longest_hold_s`.
     """
 
     order: EvictionOrder = EvictionOrder.VALUE
@@ -112,9 +113,15 @@ def _rank(resident: Resident, policy: EvictionPolicy) -> tuple[bool, float, floa
 def _earliest(victims: Sequence[Resident], asked: float, now: float, policy: EvictionPolicy) -> float:
     at = now
     for victim in victims:
-        # One that nobody waits for may leave soon, if it comes back soon; a busy one pays for its own load first.
-        bound = max if victim.wanted else min
-        at = max(at, victim.loaded + min(bound(policy.min_stay_s, victim.reload_s), policy.longest_hold_s))
+        if victim.wanted and victim.used <= victim.loaded:
+            # It was brought here for work that it has not done yet.
+            stay = policy.longest_hold_s
+        elif victim.wanted:
+            stay = max(policy.min_stay_s, victim.reload_s)
+        else:
+            # One that nobody waits for may leave soon, if it comes back soon.
+            stay = min(policy.min_stay_s, victim.reload_s)
+        at = max(at, victim.loaded + min(stay, policy.longest_hold_s))
     hold = sum(victim.reload_s for victim in victims if victim.wanted)
     return max(at, asked + min(hold, policy.longest_hold_s))
 

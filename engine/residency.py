@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from catalog.schema import Spec
@@ -20,8 +20,9 @@ from engine.adapters.base import Adapter
 from engine.device import Device
 from engine.errors import DeviceLost, EngineError, LoadFailed, LoadReason, ModelTooLarge
 from engine.failures import COOL_DOWN_S, load_failure
-from engine.ledger import DEFAULT_EVICTION, EvictionPolicy, Ledger, Plan, plan_room
+from engine.ledger import DEFAULT_EVICTION, EvictionPolicy
 from engine.loader import Models, build_adapter, load_adapter, unload_adapter
+from engine.placement import Placement
 from engine.slot import Slot, Watcher
 from engine.snapshot import LedgerState, ModelState, Phase
 
@@ -29,6 +30,10 @@ log = logging.getLogger(__name__)
 
 BULK_PATIENCE_S = 10.0
 """A model that only bulk work waits for is loaded as if it had been asked for this much later."""
+
+
+class _Stopping(Exception):
+    """Raised in a loader thread to end it."""
 
 
 class Residency:
@@ -48,18 +53,17 @@ class Residency:
         lock: threading.RLock | None = None,
         find: Callable[[Spec], Path | None] = locate,
     ) -> None:
-        self.ledger = Ledger(budget)
+        self._placement = Placement(device, budget, pinned, policy)
+        self.ledger = self._placement.ledger
+        self._slots = self._placement.slots
         self._models = models
         self._device = device
         self._watcher = watcher
         self._clock = clock
         self._floor_tokens = floor_tokens
-        self._pinned = frozenset(pinned)
-        self._policy = policy
         self._find = find
         self._lock = lock or threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._slots: dict[str, Slot] = {}
         self._stopping = False
         self._threads: list[threading.Thread] = []
 
@@ -81,7 +85,8 @@ class Residency:
         for thread in self._threads:
             thread.join(timeout_s)
         with self._lock:
-            leaving = [s for s in self._slots.values() if s.phase is Phase.RESIDENT and not s.leases]
+            there = (Phase.RESIDENT, Phase.LEAVING)
+            leaving = [slot for slot in self._slots.values() if slot.phase in there and not slot.leases]
             for slot in leaving:
                 slot.phase = Phase.LEAVING
         for slot in leaving:
@@ -90,20 +95,14 @@ class Residency:
     def want(self, model: str, lane: Lane = Lane.INTERACTIVE) -> None:
         """Work waits for this model: load it if it is not there."""
         with self._lock:
-            slot = self._slot(model)
-            patience = BULK_PATIENCE_S if lane is Lane.BULK else 0.0
-            if not slot.wanted:
-                slot.wanted = True
-                slot.asked = self._clock()
-                slot.patience = patience
-            slot.patience = min(slot.patience, patience)
-            if slot.phase is not Phase.RESIDENT:
-                self._changed.notify_all()
+            slot = self._placement.slot(model)
+            self._ask(slot, BULK_PATIENCE_S if lane is Lane.BULK else 0.0)
+            slot.work = True
 
     def unwant(self, model: str) -> None:
         """No work waits for this model any more."""
         with self._lock:
-            self._slot(model).wanted = False
+            self._placement.slot(model).work = False
             self._changed.notify_all()
 
     def refusal(self, model: str) -> EngineError | None:
@@ -132,7 +131,7 @@ class Residency:
                 return None
             slot = self._slots[model]
             slot.leases += 1
-            slot.use(items, self._clock(), self._policy)
+            slot.use(items, self._clock(), self._placement.policy)
             return slot.adapter
 
     def release(self, model: str) -> None:
@@ -147,18 +146,23 @@ class Residency:
         """Hold the model, waiting until it is there. Raises what its load failed with, or TimeoutError."""
         until = None if timeout_s is None else self._clock() + timeout_s
         with self._lock:
-            while True:
-                adapter = self.lease(model)
-                if adapter is not None:
-                    return adapter
-                refusal = self.refusal(model)
-                if refusal is not None:
-                    raise refusal
-                left = None if until is None else until - self._clock()
-                if self._stopping or (left is not None and left <= 0):
-                    raise TimeoutError(f"{model} was not there in time")
-                self.want(model)
-                self._changed.wait(left)
+            slot = self._placement.slot(model)
+            self._ask(slot, 0.0)
+            slot.waiters += 1
+            try:
+                while True:
+                    adapter = self.lease(model)
+                    if adapter is not None:
+                        return adapter
+                    refusal = self.refusal(model)
+                    if refusal is not None:
+                        raise refusal
+                    left = None if until is None else until - self._clock()
+                    if self._stopping or (left is not None and left <= 0):
+                        raise TimeoutError(f"{model} was not there in time")
+                    self._changed.wait(left)
+            finally:
+                slot.waiters -= 1
 
     def per_token(self, model: str) -> int:
         """Activation bytes of one padded token, once the model's files were read; 0 until then."""
@@ -174,13 +178,11 @@ class Residency:
     def relieve(self) -> bool:
         """Evict the least valuable model that is neither held nor pinned, to save a batch. False if there is none."""
         with self._lock:
-            plan = self._plan(1, 0, [s for s in self._there() if not s.leases], asked=0.0, now=self._clock())
-            if plan is None:
-                return False
-            slot = self._slots[plan.victims[0]]
-            slot.phase = Phase.LEAVING
-        self._evict(slot)
-        return True
+            plan = self._placement.plan_relief(self._clock())
+            victims = self._placement.send_off(plan) if plan else []
+        for victim in victims:
+            self._evict(victim)
+        return bool(victims)
 
     def snapshot(self) -> tuple[tuple[ModelState, ...], LedgerState]:
         """Every model that was ever asked for, and the account."""
@@ -190,45 +192,35 @@ class Residency:
 
     def _serve(self) -> None:
         """A loader thread: load what is due, one model after the other."""
-        while True:
-            with self._lock:
-                slot = None
-                while slot is None:
-                    if self._stopping:
-                        return
-                    slot, wait_s = self._next()
-                    if slot is None:
-                        self._changed.wait(wait_s)
+        try:
+            while True:
+                with self._lock:
+                    slot = self._await()
+                self._watcher.load_started(slot.model)
+                failure: EngineError | None = None
+                try:
+                    self._load(slot)
+                except _Stopping:
+                    raise
+                except Exception as error:  # noqa: BLE001 - whatever a library raises, this model failed to load
+                    failure = load_failure(slot.model, error)
+                self._settle(slot, failure)
+        except _Stopping:
+            return
+        except Exception:
+            log.exception("a loader met an error of the engine's own")
+            self._watcher.lost(DeviceLost("The engine met an error of its own and cannot go on; the process restarts."))
+
+    def _await(self) -> Slot:
+        """The next model to load, LOADING from here on."""
+        while not self._stopping:
+            slot, wait_s = self._placement.next_load(self._clock())
+            if slot is not None:
                 slot.phase = Phase.LOADING
                 slot.loading_since = self._clock()
-            self._watcher.load_started(slot.model)
-            failure: EngineError | None = None
-            try:
-                self._load(slot)
-            except Exception as error:  # noqa: BLE001 - whatever a library raises, this model failed to load
-                failure = load_failure(slot.model, error)
-            self._settle(slot, failure)
-
-    def _next(self) -> tuple[Slot | None, float | None]:
-        """What to load now, or for how long there is nothing to do (None: until something changes)."""
-        now = self._clock()
-        times = [slot.retry for slot in self._slots.values() if slot.wanted and slot.phase is Phase.FAILED]
-        for slot in sorted((s for s in self._slots.values() if s.loadable(now)), key=lambda s: s.due):
-            at = self._possible(slot, now)
-            if at is not None and at <= now:
-                return slot, None
-            if at is not None:
-                times.append(at)
-        later = [at - now for at in times if now < at < math.inf]
-        return None, min(later, default=None)
-
-    def _possible(self, slot: Slot, now: float) -> float | None:
-        """When a load can begin; None if that depends on a load or departure that is under way."""
-        plan = self._plan_for(slot, now)
-        if plan is not None:
-            return plan.at
-        # If nothing is under way nothing will change by itself: let the load find that out, and say so.
-        return None if self._moving(slot) else now
+                return slot
+            self._changed.wait(wait_s)
+        raise _Stopping
 
     def _load(self, slot: Slot) -> None:
         """Files, room, weights. The slot is LOADING; afterwards it is RESIDENT, or ABSENT if room comes only later."""
@@ -246,36 +238,31 @@ class Residency:
             if error.reason is not LoadReason.OUT_OF_MEMORY or not self.relieve():
                 raise
             loaded = load_adapter(slot.adapter, self._device, self._clock)
-        with self._lock:
-            slot.load_s = loaded.seconds
-            slot.loads += 1
-            slot.loaded = self._clock()
-            self.ledger.hold(slot.model, loaded.bytes, slot.floor)
-            fits = self.ledger.fits_ever(loaded.bytes, slot.floor, self._pinned_bytes(slot))
-            if fits:
+        try:
+            with self._lock:
+                slot.load_s = loaded.seconds
+                slot.loads += 1
+                slot.loaded = self._clock()
+                self.ledger.hold(slot.model, loaded.bytes, slot.floor)
+                self._placement.check_size(slot, loaded.bytes)
                 slot.phase = Phase.RESIDENT
-        if not fits:
+        except ModelTooLarge:
             unload_adapter(slot.adapter, self._device)
-            raise self._too_large(slot, loaded.bytes)
+            raise
 
     def _reserve(self, slot: Slot, weights: int) -> bool:
         """Hold `weights` bytes for a model, after evicting whoever must leave. False if that can be done only later."""
         with self._lock:
-            if not self.ledger.fits_ever(weights, slot.floor, self._pinned_bytes(slot)):
-                raise self._too_large(slot, weights)
+            self._wait_for(lambda: True)
+            self._placement.check_size(slot, weights)
             now = self._clock()
-            plan = self._plan_for(slot, now)
-            if plan is None and not self._moving(slot):
-                free = self._device.probe().free
-                raise LoadFailed(
-                    f"{slot.model} takes {weights} bytes, and no eviction makes room for it: the device has {free} "
-                    f"free, the budget {self.ledger.room(slot.floor)}. Free memory on it, or unpin a model.",
-                    LoadReason.OUT_OF_MEMORY,
-                )
+            plan = self._placement.plan_for(slot, now)
+            if plan is None and not self._placement.moving(slot):
+                raise self._placement.no_room(slot, weights)
             if plan is None or plan.at > now:
                 slot.phase = Phase.ABSENT
                 return False
-            victims = self._send_off(plan)
+            victims = self._placement.send_off(plan)
             self.ledger.hold(slot.model, weights, slot.floor)
             self._wait_for(lambda: not any(victim.leases for victim in victims))
         for victim in victims:
@@ -293,7 +280,7 @@ class Residency:
             if failure is not None:
                 self.ledger.free(slot.model)
                 slot.phase = Phase.FAILED
-                slot.wanted = False
+                slot.work = False
                 slot.retry = now + (COOL_DOWN_S[failure.reason] if isinstance(failure, LoadFailed) else math.inf)
             resident = slot.phase is Phase.RESIDENT
             self._changed.notify_all()
@@ -316,11 +303,11 @@ class Residency:
             over = self.ledger.excess
             if over <= 0:
                 return
-            plan = self._plan(over, 0, [s for s in self._there() if s is not newcomer], asked=0.0, now=self._clock())
+            plan = self._placement.plan_trim(newcomer, self._clock())
             if plan is None:
                 log.warning("models take %d bytes more than the budget, and none may be evicted", over)
                 return
-            victims = self._send_off(plan)
+            victims = self._placement.send_off(plan)
             self._wait_for(lambda: not any(victim.leases for victim in victims))
         for victim in victims:
             self._evict(victim)
@@ -337,46 +324,15 @@ class Residency:
             self._changed.notify_all()
         log.info("%s evicted", slot.model)
 
-    def _send_off(self, plan: Plan) -> list[Slot]:
-        """From here on the victims get no new leases."""
-        victims = [self._slots[model] for model in plan.victims]
-        for victim in victims:
-            victim.phase = Phase.LEAVING
-        return victims
-
     def _wait_for(self, settled: Callable[[], bool]) -> None:
-        while not settled():
-            if self._stopping:
-                raise LoadFailed("The engine is stopping.", LoadReason.UNKNOWN)
+        while not (self._stopping or settled()):
             self._changed.wait()
+        if self._stopping:
+            raise _Stopping
 
-    def _plan_for(self, slot: Slot, now: float) -> Plan | None:
-        if slot.footprint is None:
-            return Plan((), now)
-        free = min(self.ledger.room(slot.floor), self._device.probe().free)
-        return self._plan(slot.footprint.weights, free, self._there(), asked=slot.asked, now=now)
-
-    def _plan(self, need: int, free: int, slots: Sequence[Slot], *, asked: float, now: float) -> Plan | None:
-        residents = [slot.resident(self.ledger.held(slot.model), now, self._policy) for slot in slots]
-        return plan_room(need, free, residents, asked=asked, now=now, policy=self._policy)
-
-    def _there(self) -> list[Slot]:
-        return [slot for slot in self._slots.values() if slot.phase is Phase.RESIDENT]
-
-    def _moving(self, but: Slot) -> bool:
-        return any(s.phase in (Phase.LOADING, Phase.LEAVING) for s in self._slots.values() if s is not but)
-
-    def _pinned_bytes(self, but: Slot) -> int:
-        return sum(self.ledger.held(slot.model) for slot in self._there() if slot.pinned and slot is not but)
-
-    def _too_large(self, slot: Slot, weights: int) -> ModelTooLarge:
-        return ModelTooLarge(
-            f"{slot.model} takes {weights} bytes and {slot.floor} for a batch; the budget is {self.ledger.budget}, of "
-            f"which pinned models hold {self._pinned_bytes(slot)}. Raise ROOST_BUDGET or choose a smaller model."
-        )
-
-    def _slot(self, model: str) -> Slot:
-        slot = self._slots.get(model)
-        if slot is None:
-            slot = self._slots[model] = Slot(model, model in self._pinned)
-        return slot
+    def _ask(self, slot: Slot, patience: float) -> None:
+        if not slot.wanted:
+            slot.asked, slot.patience = self._clock(), patience
+        slot.patience = min(slot.patience, patience)
+        if slot.phase is not Phase.RESIDENT:
+            self._changed.notify_all()

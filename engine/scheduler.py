@@ -1,9 +1,10 @@
 """Which model and which items run next, over all models, lanes and callers of one device. Pure: no clock, no lock.
 
-Every item gets a deadline when it arrives, on a virtual clock that advances with the service given: the clock's time,
-or the deadline of the caller's previous item, plus the item's cost over the weight of its priority. The earliest
-deadline among the models that can run goes first, so callers of equal standing take turns by cost, and a caller's one
-job does not wait for another's thousand. Waiting makes an item more urgent by itself, since the clock moves on.
+Deadlines are on a virtual clock that advances with the service given. A caller's items of one lane and priority are a
+flow; its first item's deadline is the service the flow has had, plus the item's cost over the weight of its priority,
+and a flow that comes anew starts at the clock's time. The earliest deadline among the models that can run goes first,
+so callers of equal standing take turns by cost, and one job does not wait for another caller's thousand. Within a flow
+the order is that of arrival. Waiting makes an item more urgent by itself, since the clock moves on.
 
 Two shares bound every wait. While interactive work waits, the bulk lane still gets `bulk_share` of the device; and
 `oldest_share` of it goes to whatever has waited longest, however the deadlines lie.
@@ -17,7 +18,8 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 
 from catalog.terms import Lane
-from engine.batcher import Backlog, Bounds, Kind, Ticket
+from engine.backlog import Backlog, Flow, Kind, Ticket
+from engine.batcher import Bounds
 from engine.types import Batch, Entry, Work
 
 _SPARE = 256
@@ -43,19 +45,11 @@ Ready = Callable[[str], Bounds | None]
 
 
 @dataclass(slots=True)
-class _Flow:
-    """One caller's works of one lane and priority: the deadline of the last, and how many items wait."""
-
-    tail: float = 0.0
-    waiting: int = 0
-
-
-@dataclass(slots=True)
 class _Waiting:
     """A work of which items wait. `left` counts them."""
 
     work: Work
-    flow: _Flow
+    flow: Flow
     backlog: Backlog
     tickets: list[Ticket]
     left: int
@@ -93,7 +87,7 @@ class Scheduler:
         self._works: dict[str, _Waiting] = {}
         self._backlogs: dict[Kind, Backlog] = {}
         self._of_model: dict[str, int] = {}
-        self._flows: dict[tuple[Lane, int, str], _Flow] = {}
+        self._flows: dict[tuple[Lane, int, str], Flow] = {}
         self._flow_room = _SPARE
         self._now = dict.fromkeys(Lane, 0.0)
         self._bulk = _Share(policy.bulk_share)
@@ -130,11 +124,15 @@ class Scheduler:
         flow = self._flow(work)
         weight = self._policy.priority_step ** (work.priority - 5)
         least = self._policy.least_ms
-        tail = max(flow.tail, self._now[work.lane])
+        if not flow.waiting:
+            flow.served = max(flow.served, self._now[work.lane])
+            flow.tail = max(flow.tail, flow.served)
+        tail = flow.tail
         tickets = []
         for item in work.items:
-            tail += max(item.cost_ms, least) / weight
-            ticket = Ticket(Entry(work, item), max(item.length, 1), tail, next(self._seq))
+            cost = max(item.cost_ms, least) / weight
+            tail += cost
+            ticket = Ticket(Entry(work, item), max(item.length, 1), flow, cost, tail, next(self._seq))
             backlog.add(ticket)
             tickets.append(ticket)
         flow.tail = tail
@@ -166,6 +164,7 @@ class Scheduler:
         if kind.alone and not idle:
             return None
 
+        due = chosen.ticket.due
         tickets = self._take(chosen)
         longest = max(ticket.length for ticket in tickets)
         cost = max(chosen.bounds.cost.batch(len(tickets), longest), self._policy.least_ms * len(tickets))
@@ -176,7 +175,7 @@ class Scheduler:
         if aged:
             self._oldest.spend(cost)
         else:
-            self._now[kind.lane] = max(self._now[kind.lane], chosen.ticket.tag)
+            self._now[kind.lane] = max(self._now[kind.lane], due)
             if oldest.ticket is not chosen.ticket:
                 self._oldest.earn(cost)
         entries = tuple([ticket.entry for ticket in tickets])
@@ -190,9 +189,10 @@ class Scheduler:
         for ticket in waiting.tickets:
             waiting.backlog.drop(ticket)
         self._gone(waiting, waiting.left)
-        if waiting.flow.waiting == 0:
+        flow = waiting.flow
+        if not flow.waiting:
             # What never ran does not count against the caller's next job.
-            waiting.flow.tail = 0.0
+            flow.tail = flow.served
         self._tidy(waiting.backlog)
         return waiting.work
 
@@ -233,14 +233,14 @@ class Scheduler:
             if head is None or first is None:
                 continue
             best = heads.get(kind.lane)
-            if best is None or (head.tag, head.seq) < (best.ticket.tag, best.ticket.seq):
+            if best is None or (head.due, head.seq) < (best.ticket.due, best.ticket.seq):
                 heads[kind.lane] = _Candidate(backlog, head, bounds)
             if oldest is None or first.seq < oldest.ticket.seq:
                 oldest = _Candidate(backlog, first, bounds)
         return heads, oldest
 
     def _cost(self, candidate: _Candidate) -> float:
-        return max(candidate.ticket.entry.item.cost_ms, self._policy.least_ms)
+        return max(candidate.bounds.cost.batch(1, candidate.ticket.length), self._policy.least_ms)
 
     def _take(self, chosen: _Candidate) -> list[Ticket]:
         backlog, bounds = chosen.backlog, chosen.bounds
@@ -249,6 +249,7 @@ class Scheduler:
         tickets = backlog.take(chosen.ticket, bounds)
         works = self._works
         for ticket in tickets:
+            ticket.flow.served += ticket.cost
             self._gone(works[ticket.entry.work.id], 1)
         self._tidy(backlog)
         return tickets
@@ -268,15 +269,15 @@ class Scheduler:
         if not backlog.waiting:
             del self._backlogs[backlog.kind]
 
-    def _flow(self, work: Work) -> _Flow:
+    def _flow(self, work: Work) -> Flow:
         key = (work.lane, work.priority, work.caller)
         flow = self._flows.get(key)
         if flow is None:
             if len(self._flows) >= self._flow_room:
                 now = self._now
-                self._flows = {k: f for k, f in self._flows.items() if f.waiting or f.tail > now[k[0]]}
+                self._flows = {k: f for k, f in self._flows.items() if f.waiting or f.served > now[k[0]]}
                 self._flow_room = 2 * len(self._flows) + _SPARE
-            flow = self._flows[key] = _Flow()
+            flow = self._flows[key] = Flow()
         return flow
 
     def _watch(self, deadline: float, work_id: str) -> None:

@@ -33,7 +33,10 @@ class Watcher(Protocol):
 
 @dataclass(slots=True)
 class Slot:
-    """One model. `asked` is since when it is wanted without being there; `patience` delays it behind others."""
+    """One model. `asked` is since when it is wanted without being there; `patience` delays it behind others.
+
+    It is wanted while work waits for it (`work`) or threads do (`waiters`).
+    """
 
     model: str
     pinned: bool
@@ -42,7 +45,8 @@ class Slot:
     footprint: Footprint | None = None
     floor: int = 0
     leases: int = 0
-    wanted: bool = False
+    work: bool = False
+    waiters: int = 0
     asked: float = 0.0
     patience: float = 0.0
     loads: int = 0
@@ -55,6 +59,11 @@ class Slot:
     retry: float = 0.0
     loading_since: float | None = None
     loading_total: float = 0.0
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anybody waits for it."""
+        return self.work or self.waiters > 0
 
     @property
     def due(self) -> float:

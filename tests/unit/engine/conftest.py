@@ -1,0 +1,100 @@
+"""Factories of works and of engines over fake models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+
+from catalog.loader import Catalog
+from catalog.options import EncodeOptions
+from catalog.schema import CostCoefficients, EncodeFacts, Spec, Tasks
+from catalog.terms import Lane, Verb
+from engine.device import Device, FakeDevice
+from engine.engine import Engine, EngineLimits
+from engine.ledger import EvictionPolicy
+from engine.types import Item, Work
+from tests.unit.engine.recorder import Recorder
+
+MakeWork = Callable[..., Work]
+MakeSpec = Callable[..., Spec]
+MakeEngine = Callable[..., Engine]
+
+
+@pytest.fixture(scope="session")
+def make_work() -> MakeWork:
+    """A work of one item for each text, or for each length where no texts are given."""
+    numbers = count()
+
+    def make(*texts: str, model: str = "m", lengths: Sequence[int] = (), cost_ms: float = 1.0, **fields: Any) -> Work:
+        given = texts or tuple("x" for _ in lengths or (8,))
+        sizes = lengths or [8] * len(given)
+        items = tuple(
+            Item(index=index, payload={"text": text}, length=size, cost_ms=cost_ms)
+            for index, (text, size) in enumerate(zip(given, sizes, strict=True))
+        )
+        values: dict[str, Any] = {
+            "id": f"work-{next(numbers)}",
+            "verb": Verb.ENCODE,
+            "options": EncodeOptions(),
+            "lane": Lane.INTERACTIVE,
+            "priority": 5,
+            "arrived": 0.0,
+        }
+        return Work(model=model, items=items, **(values | fields))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_spec() -> MakeSpec:
+    """The spec of a fake model, with its load options."""
+
+    def make(id: str = "m", *, max_length: int = 512, cost: CostCoefficients | None = None, **load: Any) -> Spec:  # noqa: A002
+        return Spec(
+            id=id,
+            family="fake",
+            tasks=Tasks(encode=EncodeFacts(dims=8, prompts={"query": "query: "})),
+            parameters=0,
+            max_length=max_length,
+            cost=cost,
+            load=load,
+        )
+
+    return make
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    """The listener of the engines that `make_engine` makes."""
+    return Recorder()
+
+
+@pytest.fixture
+def make_engine(recorder: Recorder, make_spec: MakeSpec) -> Iterator[MakeEngine]:
+    """Starts engines over fake models, given as load options by name; on a budget of 1000 bytes and one lane."""
+    engines: list[Engine] = []
+
+    def make(
+        models: Mapping[str, Mapping[str, Any]] | None = None,
+        *,
+        device: Device | None = None,
+        eviction: EvictionPolicy = EvictionPolicy(min_stay_s=0.0, longest_hold_s=0.0),  # noqa: B008 - frozen
+        started: bool = True,
+        **limits: Any,
+    ) -> Engine:
+        catalog = Catalog([make_spec(name, **options) for name, options in (models or {"m": {}}).items()])
+        values = {"budget_bytes": 1000, "lanes": 1} | limits
+        engine = Engine(
+            catalog, device or FakeDevice(), EngineLimits(**values), recorder, eviction=eviction, find=lambda _: None
+        )
+        engines.append(engine)
+        if started:
+            engine.start()
+        return engine
+
+    yield make
+    for engine in engines:
+        engine.stop(timeout_s=0.2)

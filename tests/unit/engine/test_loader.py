@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from catalog.errors import WeightsReason, WeightsUnavailable
+from catalog.loader import Catalog, Choice
+from catalog.schema import Spec
+from engine.adapters.fake import FakeAdapter, FakeOptions
+from engine.device import CpuDevice, FakeDevice
+from engine.errors import LoadFailed, LoadReason
+from engine.loader import adapter_class, build_adapter, load_adapter, unload_adapter
+
+MakeSpec = Callable[..., Spec]
+MIB = 2**20
+
+
+def choice(spec: Spec) -> Choice:
+    return Catalog([spec]).find(spec.id)
+
+
+def nowhere(spec: Spec) -> Path | None:
+    return None
+
+
+def built(spec: Spec) -> FakeAdapter:
+    adapter = build_adapter(choice(spec), FakeDevice(), nowhere)
+    assert isinstance(adapter, FakeAdapter)
+    return adapter
+
+
+def test_a_family_is_found_by_its_modules_name() -> None:
+    assert adapter_class("fake") is FakeAdapter
+
+
+def test_an_unknown_family_is_a_fault_of_the_yaml() -> None:
+    with pytest.raises(LoadFailed, match="no_such_family") as caught:
+        adapter_class("no_such_family")
+    assert caught.value.reason is LoadReason.CONFIG
+
+
+def test_a_typo_in_the_load_options_is_named(make_spec: MakeSpec) -> None:
+    with pytest.raises(LoadFailed, match="'byts'") as caught:
+        built(make_spec(byts=1))
+    assert caught.value.reason is LoadReason.CONFIG
+
+
+def test_files_that_cannot_be_had_fail_with_their_reason(make_spec: MakeSpec) -> None:
+    def gated(spec: Spec) -> Path | None:
+        raise WeightsUnavailable("Accept the terms.", reason=WeightsReason.GATED)
+
+    with pytest.raises(LoadFailed, match=r"Accept the terms\.") as caught:
+        build_adapter(choice(make_spec()), FakeDevice(), gated)
+    assert caught.value.reason is LoadReason.GATED
+
+
+def test_the_profiles_options_reach_the_adapter(make_spec: MakeSpec) -> None:
+    assert built(make_spec(bytes=123)).footprint().weights == 123
+
+
+def test_a_load_is_measured_by_the_adapters_own_count(make_spec: MakeSpec) -> None:
+    loaded = load_adapter(
+        built(make_spec(bytes=100, actual_bytes=130, load_seconds=0.02)), FakeDevice(), time.monotonic
+    )
+    assert loaded.bytes == 130
+    assert loaded.seconds >= 0.02
+
+
+class Uncounted(FakeAdapter):
+    """Takes real memory and does not say how much."""
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__(spec, FakeOptions(), None, "cpu")
+        self.block: np.ndarray[Any, Any] | None = None
+
+    def load(self) -> None:
+        self.block = np.ones(64 * MIB, dtype=np.uint8)
+
+    def held(self) -> int | None:
+        return None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+def test_without_a_count_of_its_own_the_growth_of_the_process_is_measured(make_spec: MakeSpec) -> None:
+    loaded = load_adapter(Uncounted(make_spec()), CpuDevice(), time.monotonic)
+    assert loaded.bytes == pytest.approx(64 * MIB, rel=0.05)
+
+
+def test_a_failed_load_gives_back_what_it_took(make_spec: MakeSpec) -> None:
+    adapter = built(make_spec(bytes=100, faults=[{"kind": "fail_load", "reason": "corrupt"}]))
+    with pytest.raises(LoadFailed) as caught:
+        load_adapter(adapter, FakeDevice(), time.monotonic)
+    assert caught.value.reason is LoadReason.CORRUPT
+    assert adapter.held() == 0
+
+
+def test_an_unload_that_fails_is_no_failure_of_others(make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = built(make_spec())
+
+    def breaks(*_: Any) -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(adapter, "unload", breaks)
+    unload_adapter(adapter, FakeDevice())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+def test_memory_is_flat_over_load_and_unload_cycles(make_spec: MakeSpec) -> None:
+    device = CpuDevice()
+    adapters = [built(make_spec(bytes=32 * MIB, allocate=True)) for _ in range(2)]
+    sizes = []
+    for cycle in range(50):
+        adapter = adapters[cycle % 2]
+        load_adapter(adapter, device, time.monotonic)
+        unload_adapter(adapter, device)
+        sizes.append(device.probe().ours)
+    assert max(sizes[5:]) - min(sizes[5:]) < 8 * MIB
