@@ -50,7 +50,7 @@ def up() -> None:
     try:
         with lock.held(settings.data_dir / _LOCK):
             _run(Stack(settings, _say))
-    except (EmbeddedError, pieces.UnsafeFlowerError, RoostError) as error:
+    except (EmbeddedError, pieces.UnsafeFlowerError, RoostError, PermissionError) as error:
         raise click.ClickException(str(error)) from error
 
 
@@ -209,8 +209,9 @@ def _warn_of_eviction(settings: Settings) -> None:
 
 
 def _print_settings(settings: Settings, *, described: bool = False) -> None:
-    for row in shown(settings):
-        line = f"{row.variable:<26} {row.value or '(empty)':<24} {row.source:<11}"
+    here = {name: "started here" for name in ("database_url", "broker_url") if not getattr(settings, name)}
+    for row in shown(settings, here):
+        line = f"{row.variable:<26} {row.value or '(empty)':<24} {row.source:<12}"
         click.echo(f"{line} {row.description}".rstrip() if described else line.rstrip())
     if not described:
         click.echo()

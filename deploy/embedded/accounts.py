@@ -32,15 +32,18 @@ class Account:
         return (self.uid, self.gid, self.capability)
 
 
-def unprivileged(paths: Iterable[Path]) -> Account | None:
-    """The account for a server that must reach these paths; None when we are not root and keep our own user.
+def unprivileged(data: Path, paths: Iterable[Path]) -> Account | None:
+    """The account for a server that owns `data` and must reach `paths`; None when we are not root and keep our user.
 
     A path below a folder that only root may enter (a checkout in /root, say) is reached with one capability, the right
-    to pass folders and read. Raises EmbeddedError when the machine does not grant it.
+    to pass folders and read. Raises EmbeddedError when the machine does not grant it, and when the data is somebody
+    else's.
     """
     if os.geteuid() != 0:
+        if data.exists() and data.stat().st_uid != os.geteuid():
+            raise EmbeddedError(f"{data} belongs to another user: start as that user or as root, or set ROOST_DATA_DIR")
         return None
-    account = next((found for name in _ACCOUNTS if (found := _named(name))), None)
+    account = _owner(data) or next((found for name in _ACCOUNTS if (found := _named(name))), None)
     if account is None:
         raise EmbeddedError(
             "PostgreSQL refuses to run as root and there is no account `nobody`: create one with "
@@ -79,6 +82,14 @@ def held_capabilities() -> int:
         return 0
     sets = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if line.startswith("Cap"))
     return int(sets.get("CapPrm", "0"), 16) & int(sets.get("CapBnd", "0"), 16)
+
+
+def _owner(data: Path) -> Account | None:
+    """Whoever owns data that is there already, such as a user who ran the stack before root did."""
+    if not data.exists() or data.stat().st_uid == 0:
+        return None
+    facts = data.stat()
+    return Account(f"uid {facts.st_uid}", facts.st_uid, facts.st_gid)
 
 
 def _named(name: str) -> Account | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 import signal
 import subprocess
@@ -22,6 +21,7 @@ import psycopg
 from deploy.embedded import family
 from deploy.embedded.accounts import Account, unprivileged
 from deploy.embedded.errors import EmbeddedError
+from deploy.embedded.passwords import keep_password
 from deploy.embedded.ports import chosen
 from deploy.embedded.process import Command, Process
 
@@ -80,7 +80,7 @@ class PostgresServer:
     @property
     def password(self) -> str:
         """Generated once, kept in the folder, readable by its owner only."""
-        return (self.folder / "password").read_text().strip()
+        return keep_password(self.folder)
 
     def url(self, database: str = DATABASE) -> str:
         """For SQLAlchemy, with the password: never print it."""
@@ -102,7 +102,7 @@ class PostgresServer:
         """Start without waiting. The first start creates the cluster, which takes seconds."""
         data = self.folder / "data"
         self.folder.mkdir(parents=True, exist_ok=True)
-        account = unprivileged([self._binaries, self.folder])
+        account = unprivileged(data, [self._binaries, self.folder])
         if not (data / "PG_VERSION").exists():
             self._create(data, account)
         _remove_stale_pid(data)
@@ -171,10 +171,7 @@ class PostgresServer:
 
     def _create(self, data: Path, account: Account | None) -> None:
         """Run initdb beside the final folder, so that an interrupted creation is never taken for a cluster."""
-        password = self.folder / "password"
-        if not password.exists():
-            password.touch(mode=0o600)
-            password.write_text(secrets.token_urlsafe(24) + "\n")
+        keep_password(self.folder)
         fresh = self.folder / "data.new"
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(mode=0o700)

@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from deploy import pieces
 from deploy.broker_check import eviction_warning
@@ -14,6 +15,7 @@ from deploy.devices import assigned, visible_gpus
 from deploy.embedded import probes, report
 from deploy.embedded.errors import EmbeddedError
 from deploy.embedded.family import started_at
+from deploy.embedded.passwords import keep_password
 from deploy.embedded.piece import Piece
 from deploy.embedded.ports import listen
 from deploy.embedded.postgres import PostgresServer
@@ -81,6 +83,13 @@ class Stack:
         piece.await_ready(_READY_S)
         return self.urls[name]
 
+    def add_worker(self, name: str) -> None:
+        """One more worker beside the others, on the first device, and wait for it."""
+        device = replace(assigned(self.settings.device, visible_gpus(self._environment))[0], name=name)
+        piece = Service(self.settings, self._environment).worker(device)
+        self.supervisor.begin(piece)
+        piece.await_ready(_READY_S)
+
     def stop(self) -> list[str]:
         """Stop all, in reverse order and in bounded time; the names of those that had to be killed."""
         killed = self.supervisor.stop()
@@ -113,14 +122,12 @@ class Stack:
     def _start_servers(self, end: float) -> None:
         """Start those that have no URL, at once, and say of the others where they are."""
         folder, logs, given = self.settings.data_dir, self.settings.data_dir / "logs", self.settings
-        valkey = (
-            None if given.broker_url else ValkeyServer(folder / "valkey", logs / "valkey.log", port=given.valkey_port)
-        )
-        postgres = (
-            None
-            if given.database_url
-            else PostgresServer(folder / "postgres", logs / "postgres.log", port=given.postgres_port)
-        )
+        valkey = postgres = None
+        if not given.broker_url:
+            password = keep_password(folder)
+            valkey = ValkeyServer(folder / "valkey", logs / "valkey.log", port=given.valkey_port, password=password)
+        if not given.database_url:
+            postgres = PostgresServer(folder / "postgres", logs / "postgres.log", port=given.postgres_port)
         servers = [server for server in (valkey, postgres) if server is not None]
         self.supervisor.begin(*servers)
         for server in servers:

@@ -55,7 +55,8 @@ class ValkeyServer:
 
     def begin(self) -> None:
         """Start without waiting."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        # Its files hold what callers sent, and are written readable by all.
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._process = Process(
             Command(
                 name="valkey",

@@ -129,6 +129,11 @@ class Running:
         """One more API process on a port of its own; its address."""
         return self.stack.add_api()
 
+    def add_worker(self, name: str = "cpu2") -> Part:
+        """One more worker on the same device."""
+        self.stack.add_worker(name)
+        return self.part(name)
+
     def wipe_valkey(self) -> None:
         """Kill Valkey, throw away all that it held and start it again."""
         valkey = self.part("valkey")
@@ -138,7 +143,7 @@ class Running:
 
     def logs(self) -> dict[str, str]:
         """The end of each log by the name of its part."""
-        return {path.stem: path.read_text(errors="replace")[-6000:] for path in self._log_files()}
+        return {path.stem: path.read_text(errors="replace")[-3000:] for path in self._log_files()}
 
     def close(self) -> None:
         self.client.close()

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+import redis
 
 from deploy.embedded import family, report
 from deploy.embedded.ports import free_port
+from tasks.settings import plain_redis
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +28,7 @@ READY_S = 60
 class Up:
     """A `roost up` that runs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder
         self.environment = {
             **os.environ,
@@ -34,6 +36,7 @@ class Up:
             "ROOST_PORT": "0",
             "ROOST_FLOWER_PORT": str(free_port()),
             "ROOST_DEVICE": "cpu",
+            **settings,
         }
         self._running = subprocess.Popen(
             [sys.executable, "-m", "deploy.cli", "up"],
@@ -96,12 +99,12 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def up(folder: Path) -> Iterator[Callable[[], Up]]:
+def up(folder: Path) -> Iterator[Callable[..., Up]]:
     """Start `roost up` and wait until it says that it is ready."""
     started: list[Up] = []
 
-    def start() -> Up:
-        started.append(Up(folder))
+    def start(**settings: str) -> Up:
+        started.append(Up(folder, **settings))
         started[-1].until("ready in")
         return started[-1]
 
@@ -110,13 +113,14 @@ def up(folder: Path) -> Iterator[Callable[[], Up]]:
         one.close()
 
 
-def test_one_command_runs_it_all_restarts_what_dies_and_keeps_the_data(up: Callable[[], Up]) -> None:
+def test_one_command_runs_it_all_restarts_what_dies_and_keeps_the_data(up: Callable[..., Up]) -> None:
     first = up()
     before = first.pids()
     assert set(before) == {"valkey", "postgres", "api", "cpu", "jobs", "beat", "flower"}
     status = json.loads(first.roost("status", "--json").stdout)
     assert status["ready"]
-    assert "roost:***@" in status["urls"]["database"]
+    assert "//roost:***@" in status["urls"]["database"]
+    assert "//:***@" in status["urls"]["broker"]
 
     # A second one is refused, and changes nothing.
     second = first.roost("up")
@@ -142,7 +146,7 @@ def test_one_command_runs_it_all_restarts_what_dies_and_keeps_the_data(up: Calla
     assert again.end() == 0
 
 
-def test_nothing_outlives_a_killed_stack_and_its_folder_starts_again(up: Callable[[], Up]) -> None:
+def test_nothing_outlives_a_killed_stack_and_its_folder_starts_again(up: Callable[..., Up]) -> None:
     killed = up()
     pids = killed.pids()
     below = [one for pid in pids.values() for one in family.descendants(pid)]
@@ -152,6 +156,24 @@ def test_nothing_outlives_a_killed_stack_and_its_folder_starts_again(up: Callabl
 
     assert [pid for pid in [*pids.values(), *below] if not family.gone(pid, 20)] == []
     assert up().report().ready
+
+
+def test_servers_that_have_an_address_are_used_and_an_evicting_broker_is_warned_of(
+    up: Callable[..., Up], database_url: str, broker_url: str
+) -> None:
+    stock = plain_redis(broker_url)
+    with redis.Redis.from_url(stock) as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            one = up(ROOST_DATABASE_URL=database_url, ROOST_BROKER_URL=stock, ROOST_FLOWER_PORT="0")
+        finally:
+            client.config_set("maxmemory-policy", "noeviction")
+
+    assert set(one.pids()) == {"api", "cpu", "jobs", "beat"}
+    assert [line for line in one.lines if line.startswith("WARNING: the broker's maxmemory-policy is allkeys-lru")]
+    _done_job(one.report().urls["api"])
+    one.signal(signal.SIGTERM)
+    assert one.end() == 0
 
 
 def _done_job(url: str) -> str:
