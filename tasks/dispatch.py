@@ -22,6 +22,7 @@ from kombu.exceptions import KombuError
 from kombu.pools import producers
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
 from tasks import celery, keys
@@ -39,6 +40,9 @@ CANCEL_KEPT_S = 86_400
 """How long a cancelled job's message is recognised; one that waits longer runs, and its row refuses the result."""
 
 _TIMEOUT_S = 5.0
+
+# With these notifications on, as they are by default, a pool hands out connections that died while they were idle.
+_NOTICE_DEAD_CONNECTIONS = MaintNotificationsConfig(enabled=False)
 
 
 def publish_commands(jobs: Sequence[Submission]) -> list[Command]:
@@ -94,7 +98,7 @@ class Publisher:
         with (
             _translated(),
             producers[self._app.connection_for_write()].acquire(block=True) as producer,
-            producer.batch() as batch,
+            producer.batch(),
         ):
             for job in jobs:
                 self._app.send_task(
@@ -106,7 +110,7 @@ class Publisher:
                     argsrepr="",
                     kwargsrepr="",
                     ignore_result=True,
-                    producer=batch,
+                    producer=producer,
                     retry=False,
                 )
 
@@ -162,9 +166,10 @@ class Publisher:
             plain_redis(self._settings.broker_url),
             socket_timeout=_TIMEOUT_S,
             socket_connect_timeout=_TIMEOUT_S,
-            # A publish that may have happened is not repeated; the pool reconnects a connection that died while idle.
+            # A publish that may have happened is not repeated.
             retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
             retry_on_error=[],
+            maint_notifications_config=_NOTICE_DEAD_CONNECTIONS,
         )
 
     @cached_property
@@ -175,6 +180,7 @@ class Publisher:
             socket_connect_timeout=_TIMEOUT_S,
             retry=Retry(NoBackoff(), 0),
             retry_on_error=[],
+            maint_notifications_config=_NOTICE_DEAD_CONNECTIONS,
         )
 
     async def _execute(self, commands: Sequence[Command]) -> list[object]:

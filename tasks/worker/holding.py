@@ -16,6 +16,10 @@ from tasks.queues import LANES, TYPICAL_MS, split
 
 R = TypeVar("R")
 
+_BOUNDLESS_MS = 1e12
+_OTHERS = 8
+"""Messages in one pull from queues that hold no jobs, if a worker consumes some as well."""
+
 FRESH, REPEATED, INTERRUPTED, OVERRAN = 0, 1, 2, 3
 """What the child is told of a job's earlier delivery (`lost` in `tasks.frames`, `Lost` in `tasks.store.claim`)."""
 
@@ -159,14 +163,14 @@ class Holding(Generic[R]):
         # Interactive jobs find a place even when a backfill of tiny jobs has filled the hand.
         most = {Lane.INTERACTIVE: jobs, Lane.BULK: jobs - self._limits.pull_jobs // 8}
         least = {Lane.INTERACTIVE: 0, Lane.BULK: int(bulk.jobs == 0)}
-        return Plan(
-            tuple(
-                Section(_turned(lanes[lane], turn), room[lane], most[lane], least[lane])
-                for lane in LANES
-                if lanes.get(lane) and ((room[lane] > 0 and most[lane] > 0) or least[lane])
-            ),
-            self._limits.pull_ms,
-        )
+        sections = [
+            Section(_turned(lanes[lane], turn), room[lane], most[lane], least[lane])
+            for lane in LANES
+            if lanes.get(lane) and ((room[lane] > 0 and most[lane] > 0) or least[lane])
+        ]
+        if others := lanes.get(None):
+            sections.append(Section(_turned(others, turn), _BOUNDLESS_MS, jobs=_OTHERS))
+        return Plan(tuple(sections), self._limits.pull_ms)
 
     @property
     def _interactive_ms(self) -> float:
@@ -186,11 +190,16 @@ class Holding(Generic[R]):
             total.ms = total.started_ms = 0.0
 
 
-def _by_lane(queues: Iterable[str]) -> Mapping[Lane, list[Source]]:
-    lanes: dict[Lane, list[Source]] = {}
+def _by_lane(queues: Iterable[str]) -> Mapping[Lane | None, list[Source]]:
+    """The job queues of each lane; under None the others, such as that of the sweeps."""
+    lanes: dict[Lane | None, list[Source]] = {}
     for queue in queues:
-        lane, bucket = split(queue)
-        lanes.setdefault(lane, []).append(Source(queue, TYPICAL_MS[bucket]))
+        try:
+            lane, bucket = split(queue)
+        except ValueError:
+            lanes.setdefault(None, []).append(Source(queue))
+        else:
+            lanes.setdefault(lane, []).append(Source(queue, TYPICAL_MS[bucket]))
     return lanes
 
 

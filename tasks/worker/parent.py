@@ -43,6 +43,8 @@ class Parent:
             on_lost=self._child_lost,
         )
         self._delivery: Delivery | None = None
+        self._connected = False
+        self._late: list[tuple[JobRequest, str, float, str | None]] = []
         self._unsent: list[tuple[str, bytes, int]] = []
         self._cancelled: set[str] = set()
         self._ready_by = 0.0
@@ -56,20 +58,25 @@ class Parent:
         """Work over this connection, which may be the first or one of many."""
         hub: Hub = consumer.hub
         earlier, self._delivery = self._delivery, delivery_of(consumer.task_consumer.channel, self.holding)
-        held = list(self.holding)
-        self._delivery.adopt([one.owner.message for one in held], earlier)
-        for one in held:
-            one.owner.eventer = consumer.event_dispatcher
-            state.task_reserved(one.owner)
+        late, self._late = self._late, []
+        owners = [*(one.owner for one in self.holding), *(owner for owner, *_ in late)]
+        self._delivery.adopt([owner.message for owner in owners], earlier)
+        for owner in owners:
+            owner.eventer = consumer.event_dispatcher
+            state.task_reserved(owner)
         if consumer.event_dispatcher is not None:
             # Celery flushes at the end of each turn anyway; 24, its default, costs a publish for every few jobs.
             consumer.event_dispatcher.buffer_limit = _EVENTS_AT_ONCE
         self._link.register(hub)
         hub.on_tick.add(self._flush)
         hub.call_repeatedly(_TICK_S, self._tick)
+        self._connected = True
+        for owner, status, runtime_s, code in late:
+            owner.conclude(status, runtime_s, code)
 
     def detach(self) -> None:
         """The connection is gone and another will come; until then `idle` is called instead of the message loop."""
+        self._connected = False
         self._link.unregister()
 
     def idle(self) -> None:
@@ -112,9 +119,9 @@ class Parent:
         self._keep()
 
     def close(self) -> None:
-        """End the child."""
+        """End the child, without manners if it is still starting and so does not listen."""
         self._link.unregister()
-        self._link.close(_GOODBYE_S)
+        self._link.close(_GOODBYE_S if self.holding.ready else 0.0)
 
     def _await_child(self) -> None:
         end = time.monotonic() + self._settings.shutdown_s
@@ -166,9 +173,14 @@ class Parent:
 
     def _done(self, key: str, status: str, runtime_s: float, code: str | None) -> None:
         held = self.holding.remove(key)
-        if held is not None:
-            self._cancelled.discard(key)
+        if held is None:
+            return
+        self._cancelled.discard(key)
+        if self._connected:
             held.owner.conclude(status, runtime_s, code)
+        else:
+            # Neither an ack nor an event would arrive; both follow with the next connection.
+            self._late.append((held.owner, status, runtime_s, code))
 
     def _reconsider(self) -> None:
         if self._delivery is not None and not self._handed_back:
