@@ -49,11 +49,14 @@ def worker(settings: Settings) -> None:
     """The engine child of this host has probed its device and said so a moment ago."""
     with redis.Redis.from_url(settings.redis_url, socket_timeout=PATIENCE_S) as client:
         beats = [msgpack.unpackb(beat) for name, beat in client.hgetall(keys.WORKERS).items() if _ours(name.decode())]
-    age = min((time.time() - beat["at"] for beat in beats), default=None)
-    if age is None:
+    if not beats:
         raise Unwell(f"no worker of {socket.gethostname()} has beaten yet")
+    last = max(beats, key=lambda beat: float(beat["at"]))
+    age = time.time() - last["at"]
     if age > FRESH_S:
         raise Unwell(f"the last beat is {age:.0f} s old")
+    if last.get("lost"):
+        raise Unwell("the device does not compute any more")
 
 
 def jobs(_: Settings) -> None:

@@ -19,9 +19,9 @@ def settings(broker_url: str) -> Settings:
     return Settings(broker_url=broker_url)
 
 
-def _beat(settings: Settings, name: str, at: float) -> None:
+def _beat(settings: Settings, name: str, at: float, *, lost: bool = False) -> None:
     with redis.Redis.from_url(settings.redis_url) as client:
-        client.hset(keys.WORKERS, name, msgpack.packb({"name": name, "at": at}))
+        client.hset(keys.WORKERS, name, msgpack.packb({"name": name, "at": at, "lost": lost}))
 
 
 def test_a_worker_that_beat_a_moment_ago_is_well(settings: Settings) -> None:
@@ -32,6 +32,12 @@ def test_a_worker_that_beat_a_moment_ago_is_well(settings: Settings) -> None:
 def test_a_worker_that_fell_silent_is_unwell(settings: Settings) -> None:
     _beat(settings, f"cpu@{socket.gethostname()}", time.time() - 2 * health.FRESH_S)
     with pytest.raises(health.Unwell, match="30 s old"):
+        health.worker(settings)
+
+
+def test_a_worker_whose_device_is_lost_is_unwell(settings: Settings) -> None:
+    _beat(settings, f"cpu@{socket.gethostname()}", time.time(), lost=True)
+    with pytest.raises(health.Unwell, match="does not compute"):
         health.worker(settings)
 
 
