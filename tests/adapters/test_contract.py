@@ -165,7 +165,7 @@ def test_unloading_gives_the_memory_back(cases: Cases, new_adapter: Callable[[Ca
     process, cpu = psutil.Process(), CpuDevice()
     adapter = new_adapter(cases)
     after: list[int] = []
-    for _ in range(8):
+    for _ in range(6):
         adapter.load()
         run(adapter, cases.texts()[:3])
         adapter.unload()
