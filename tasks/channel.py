@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from queue import Empty
 from typing import Any, ClassVar, Protocol
 
+import orjson
 from kombu.transport import redis
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
@@ -42,6 +43,10 @@ class Pulls(Protocol):
 
     def plan(self, queues: Sequence[str], turn: int) -> Plan:
         """What to take from these queues now; one left out is not even listened to. `turn` rises with each pull."""
+        ...
+
+    def pulled(self) -> None:
+        """All that a pull took has been delivered."""
         ...
 
 
@@ -97,6 +102,8 @@ class Channel(redis.Channel):  # type: ignore[misc]
         self._turn += 1
         for number, raw in zip(taken[::2], taken[1::2], strict=True):
             self._hand_over(names[number - 1], raw)
+        if self.pulls is not None:
+            self.pulls.pulled()
         return len(taken) // 2
 
     def reconsider(self) -> None:
@@ -179,7 +186,8 @@ class Channel(redis.Channel):  # type: ignore[misc]
 
     def _hand_over(self, queue: str, raw: bytes) -> None:
         try:
-            payload = loads(bytes_to_str(raw))
+            # kombu's own reader knows values that JSON has not, and takes ten times as long.
+            payload = loads(bytes_to_str(raw)) if b'"__type__"' in raw else orjson.loads(raw)
             tag = payload["properties"]["delivery_tag"]
         except (ValueError, KeyError, TypeError) as error:
             log.critical("dropped a message of %s that cannot be read: %s", queue, type(error).__name__)

@@ -15,6 +15,7 @@ from celery import Celery
 from celery.worker import state
 from kombu.asynchronous import Hub
 
+from tasks.pull_script import Plan
 from tasks.settings import Settings
 from tasks.worker.delivery import Delivery, delivery_of
 from tasks.worker.holding import FRESH, Held, Holding, Limits
@@ -57,7 +58,7 @@ class Parent:
     def attach(self, consumer: Any) -> None:
         """Work over this connection, which may be the first or one of many."""
         hub: Hub = consumer.hub
-        earlier, self._delivery = self._delivery, delivery_of(consumer.task_consumer.channel, self.holding)
+        earlier, self._delivery = self._delivery, delivery_of(consumer.task_consumer.channel, self)
         late, self._late = self._late, []
         owners = [*(one.owner for one in self.holding), *(owner for owner, *_ in late)]
         self._delivery.adopt([owner.message for owner in owners], earlier)
@@ -85,8 +86,21 @@ class Parent:
         self._flush()
         self._tick()
 
+    @property
+    def open(self) -> bool:
+        """Whether there is room for a job of any lane."""
+        return self.holding.open
+
+    def plan(self, queues: Sequence[str], turn: int) -> Plan:
+        """What to pull now."""
+        return self.holding.plan(queues, turn)
+
+    def pulled(self) -> None:
+        """Give the child what came. Not at the end of the turn: Celery sends its events before that."""
+        self._flush()
+
     def receive(self, held: Held[JobRequest]) -> None:
-        """Take a job in hand; it goes to the child at the end of this turn."""
+        """Take a job in hand; it goes to the child with all that came with it."""
         self.holding.add(held)
         if self._link.alive:
             self._unsent.append((held.id, held.data, held.lost))

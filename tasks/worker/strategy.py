@@ -7,6 +7,7 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import orjson
 from celery import Celery, signals
 from celery.exceptions import InvalidTaskError
 from celery.utils.imports import symbol_by_name
@@ -32,7 +33,7 @@ def jobs(task: Any, app: Celery, consumer: Any) -> Callable[..., None]:
         "eventer": consumer.event_dispatcher,
         "task": task,
         "connection_errors": consumer.connection_errors,
-        "decoded": False,
+        "decoded": True,
         "utc": True,
     }
 
@@ -47,7 +48,7 @@ def jobs(task: Any, app: Celery, consumer: Any) -> Callable[..., None]:
             held.owner.received_again(message)
             return
         try:
-            request = request_class(message, body=message.body, headers=headers, **common)
+            request = request_class(message, body=_body(message), headers=headers, **common)
             held = _held(request, message)
         except (InvalidTaskError, ValueError, TypeError, KeyError, IndexError) as error:
             # Not by Celery's own way, which logs the body.
@@ -72,6 +73,13 @@ def jobs(task: Any, app: Celery, consumer: Any) -> Callable[..., None]:
         parent.receive(held)
 
     return receive
+
+
+def _body(message: Any) -> Any:
+    """Arguments and the rest, from JSON and nothing else."""
+    if message.content_type != "application/json":
+        raise ValueError("not JSON")
+    return orjson.loads(message.body)
 
 
 def _held(request: JobRequest, message: Any) -> Held[JobRequest]:
