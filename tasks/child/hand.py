@@ -6,7 +6,7 @@ One lock guards the table; every method is a few dictionary operations. Times ar
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from tasks.messages import Submission
 class Held:
     """One job in hand. `received` is a wall-clock time, `arrived` and `started` are on the engine's clock.
 
-    `marked` says that its row tells it is running, under a lease of ours.
+    `version` is that of its row once the row says that it runs, under a lease of ours; 0 until then. `done` counts the
+    items that have run.
     """
 
     job: Submission
@@ -25,8 +26,14 @@ class Held:
     received: float
     arrived: float
     started: float | None = None
-    marked: bool = False
+    version: int = 0
+    done: int = 0
     ended: bool = False
+
+    @property
+    def marked(self) -> bool:
+        """Whether its row says that it runs here."""
+        return self.version > 0
 
     @property
     def suspect(self) -> bool:
@@ -66,6 +73,18 @@ class Hand:
                     held.started = now
                     fresh.append(held)
             return fresh
+
+    def ran(self, counts: Mapping[str, int]) -> list[Held]:
+        """Note that so many items of each job have run. Returns the jobs in hand of which more are to come."""
+        with self._lock:
+            unfinished = []
+            for key, count in counts.items():
+                held = self._held.get(key)
+                if held is not None:
+                    held.done += count
+                    if held.done < held.job.items and not held.ended:
+                        unfinished.append(held)
+            return unfinished
 
     def ending(self, key: str) -> Held | None:
         """Claim the right to end this job; None if another thread has it or the job is not in hand."""

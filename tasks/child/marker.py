@@ -1,7 +1,8 @@
 """Tells the database which jobs are running: those that have run for a while, and those that were lost before.
 
 A short job is never marked: its first write is its last. A marked job has a lease that this thread renews; when the
-process dies, the sweeper finds the lease over and the job goes back to its queue.
+process dies, the sweeper finds the lease over and the job goes back to its queue. While it runs, those who follow it
+are told how many of its items are done.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from enum import Enum, auto
 from typing import ParamSpec
 from uuid import UUID
 
@@ -29,9 +31,20 @@ P = ParamSpec("P")
 MARK_AFTER_S = 0.1
 """A job that has run this long is worth a write of its own."""
 
+TELL_EVERY_S = 0.25
+"""Progress is told this often at most."""
+
+
+class Step(Enum):
+    """What the thread wakes for."""
+
+    MARK = auto()
+    TELL = auto()
+    BEAT = auto()
+
 
 class Marker:
-    """Wakes when a started job is due to be marked or a lease is due to be renewed."""
+    """A thread that wakes when one of its steps is due."""
 
     def __init__(
         self,
@@ -51,9 +64,9 @@ class Marker:
         self._lease_s = lease_s
         self._taken = taken
         self._clock = clock
-        self._condition = threading.Condition()
-        self._mark_at: float | None = None
-        self._beat_at = clock() + lease_s / 4
+        self._condition = threading.Condition(threading.RLock())
+        self._due = {Step.BEAT: clock() + lease_s / 4}
+        self._progressed: dict[UUID, Held] = {}
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="marker", daemon=True)
 
@@ -71,34 +84,38 @@ class Marker:
         """These jobs have just begun: mark them if they are still running in MARK_AFTER_S, suspects at once."""
         suspects = [held for held in fresh if held.suspect]
         self._try(self._mark, suspects)
-        if len(suspects) == len(fresh):
-            return
+        if len(suspects) < len(fresh):
+            self._wake_in(Step.MARK, MARK_AFTER_S)
+
+    def progressed(self, held: Sequence[Held]) -> None:
+        """More items of these running jobs are done: tell those who follow them, soon."""
         with self._condition:
-            if self._mark_at is None:
-                self._mark_at = self._clock() + MARK_AFTER_S
+            self._progressed.update((one.job.id, one) for one in held)
+            self._wake_in(Step.TELL, TELL_EVERY_S)
+
+    def _wake_in(self, step: Step, seconds: float) -> None:
+        with self._condition:
+            if step not in self._due:
+                self._due[step] = self._clock() + seconds
                 self._condition.notify()
 
     def _run(self) -> None:
+        steps = {Step.MARK: self._mark_due, Step.TELL: self._tell, Step.BEAT: self._beat}
         while True:
             with self._condition:
                 now = self._clock()
-                due = min(self._beat_at, self._mark_at if self._mark_at is not None else self._beat_at)
-                while not self._closed and now < due:
-                    self._condition.wait(due - now)
+                while not self._closed and now < min(self._due.values()):
+                    self._condition.wait(min(self._due.values()) - now)
                     now = self._clock()
-                    due = min(self._beat_at, self._mark_at if self._mark_at is not None else self._beat_at)
                 if self._closed:
                     return
-                marking = self._mark_at is not None and now >= self._mark_at
-                beating = now >= self._beat_at
-                if marking:
-                    self._mark_at = None
-                if beating:
-                    self._beat_at = now + self._lease_s / 4
-            if marking:
-                self._try(self._mark_due, now)
-            if beating:
-                self._try(self._beat)
+                due = [step for step, at in self._due.items() if at <= now]
+                for step in due:
+                    del self._due[step]
+                if Step.BEAT in due:
+                    self._due[Step.BEAT] = now + self._lease_s / 4
+            for step in due:
+                self._try(steps[step])
 
     def _try(self, step: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """A job runs on whether or not its row says so; engine threads pass through here and must not fail."""
@@ -109,11 +126,18 @@ class Marker:
         except Exception:
             log.exception("running jobs could not be marked")
 
-    def _mark_due(self, now: float) -> None:
-        self._mark(self._hand.to_mark(now - MARK_AFTER_S / 2))
-        if self._hand.to_mark(now):
-            with self._condition:
-                self._mark_at = self._mark_at or self._clock() + MARK_AFTER_S
+    def _mark_due(self) -> None:
+        self._mark(self._hand.to_mark(self._clock() - MARK_AFTER_S / 2))
+        if self._hand.to_mark(self._clock()):
+            self._wake_in(Step.MARK, MARK_AFTER_S)
+
+    def _tell(self) -> None:
+        with self._condition:
+            held, self._progressed = list(self._progressed.values()), {}
+        running = State.RUNNING.value
+        self._wakes.changed(
+            [notices.Change(one.job.id, running, one.version, one.done) for one in held if one.marked and not one.ended]
+        )
 
     def _mark(self, due: Sequence[Held]) -> None:
         """Write that these run. A waiting sync call's job gets its row here, so that what kills us is counted."""
@@ -123,7 +147,7 @@ class Marker:
         unstored = [held.job for held in due if not held.job.stored]
         ours = self._database.run(start, stored, self._worker, self._until(), unstored)
         for held in due:
-            held.marked = held.job.id in ours
+            held.version = ours.get(held.job.id, 0)
         self._lost(due, set(ours))
         changes = [notices.Change(id_, State.RUNNING.value, version) for id_, version in ours.items()]
         self._wakes.changed(changes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from catalog.errors import RoostError
@@ -44,8 +45,11 @@ class Reporter:
             self.marker.began(fresh)
 
     def batch_ended(self, batch: Batch) -> None:
-        """Tell the parent that the batch's limit is off."""
+        """Tell the parent that the batch's limit is off, and followers how far their jobs have come."""
         self._send("ended", batch.id)
+        unfinished = self._hand.ran(Counter(entry.work.id for entry in batch.entries))
+        if unfinished and self.marker is not None:
+            self.marker.progressed(unfinished)
 
     def load_started(self, model: str, limit_s: float) -> None:
         """Tell the parent, so that it kills us if the load hangs."""

@@ -144,6 +144,25 @@ def test_a_job_that_runs_for_long_is_marked_running_under_a_lease(
     assert (row(job).state, row(job).worker) == (State.RUNNING, "cpu@test")
 
 
+def test_followers_are_told_how_many_items_of_a_running_job_are_done(
+    start_child: StartChild, broker_url: str, stored_job: NewJob, texts: Texts
+) -> None:
+    child = start_child({"slow": {"dims": 8, "seconds_per_cost": 0.1}}, batch_items=1, lanes=1)
+    job = stored_job(model="slow", inputs=texts(*"abcdefgh"), costs=[1.0] * 8, lengths=[1] * 8)
+    with redis.Redis.from_url(plain_redis(broker_url)).pubsub() as heard:
+        heard.subscribe(keys.CHANGES)
+        heard.get_message(timeout=5)
+        child.run(job)
+        child.done(1)
+        changes = []
+        while not changes or changes[-1].state != "succeeded":
+            changes += unpack_changes(heard.get_message(timeout=10)["data"])  # type: ignore[index]
+    done = [change.items_done for change in changes if change.items_done]
+    assert done == sorted(done)
+    assert done
+    assert done[-1] < 8
+
+
 def test_a_job_that_kills_its_process_is_given_up_and_its_waiters_are_told(
     start_child: StartChild, broker_url: str, stored_job: NewJob, row: Row, texts: Texts
 ) -> None:

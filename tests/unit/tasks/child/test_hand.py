@@ -43,7 +43,7 @@ def test_a_job_is_to_be_marked_only_after_it_has_run_for_a_while(hand: Hand) -> 
 
 def test_an_ended_or_marked_job_is_not_marked_again(hand: Hand) -> None:
     [a, b] = hand.started(["a", "b"], 5.0)
-    a.marked = True
+    a.version = 2
     hand.ending("b")
     assert hand.to_mark(9.0) == []
     assert hand.marked() == [a]
@@ -58,3 +58,9 @@ def test_dropped_jobs_are_forgotten(hand: Hand) -> None:
     hand.drop(["a", "unknown"])
     assert hand.get("a") is None
     assert len(hand) == 1
+
+
+def test_progress_is_told_only_of_jobs_with_items_to_come(hand: Hand, make_held: MakeHeld) -> None:
+    hand.add("three", make_held(items=[{"text": "x"}] * 3))
+    assert [held.done for held in hand.ran({"three": 2, "unknown": 1})] == [2]
+    assert hand.ran({"three": 1}) == []
