@@ -13,8 +13,9 @@ from deploy.embedded.errors import EmbeddedError
 # `roost` is there when an operator made it on purpose; `nobody` is there always. An account that
 # owns other servers' files, such as `postgres`, is left alone.
 _ACCOUNTS = ("roost", "nobody")
-_READ_SEARCH = 2
-_DAC_OVERRIDE = 1
+READ_SEARCH = 2
+DAC_OVERRIDE = 1
+_SETPCAP = 8
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,8 @@ def unprivileged(data: Path, paths: Iterable[Path]) -> Account | None:
     closed = next((folder for path in paths if (folder := closed_folder(path, account))), None)
     if closed is None:
         return account
-    held = held_capabilities()
-    for capability in (_READ_SEARCH, _DAC_OVERRIDE):
-        if held >> capability & 1:
-            return Account(account.name, account.uid, account.gid, capability)
+    if capabilities := lendable():
+        return Account(account.name, account.uid, account.gid, capabilities[0])
     raise EmbeddedError(
         f"PostgreSQL runs as `{account.name}`, which may not enter {closed}: "
         f"`chmod o+x {closed}`, or move the checkout and ROOST_DATA_DIR to where every user may pass"
@@ -73,6 +72,14 @@ def closed_folder(path: Path, account: Account) -> Path | None:
         if not facts.st_mode & bit:
             return folder
     return None
+
+
+def lendable() -> list[int]:
+    """The capabilities that let a server pass closed folders and that we may lend it, the narrowest first."""
+    held = held_capabilities()
+    if not held >> _SETPCAP & 1:
+        return []
+    return [capability for capability in (READ_SEARCH, DAC_OVERRIDE) if held >> capability & 1]
 
 
 def held_capabilities() -> int:

@@ -11,7 +11,8 @@ import os
 import sys
 
 _PR_SET_PDEATHSIG = 1
-_PR_SET_KEEPCAPS = 8
+_PR_SET_SECUREBITS = 28
+_SECBIT_NO_SETUID_FIXUP = 1 << 2
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_RAISE = 2
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -32,7 +33,8 @@ def main(arguments: list[str]) -> None:
     libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
     if uid >= 0:
         if libc and capability >= 0:
-            _call(libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0))
+            # The change of user then keeps what `_keep` narrows; without it access(2) would not heed the capability.
+            _call(libc.prctl(_PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP, 0, 0, 0))
         os.setgroups([])
         os.setgid(gid)
         os.setuid(uid)

@@ -51,9 +51,9 @@ class Supervisor:
     def begin(self, *pieces: Piece) -> None:
         """Start pieces at the same time, and stop them later in reverse of this order."""
         for piece in pieces:
-            self.pieces.append(piece)
             self._began[piece.name] = self._clock()
             piece.begin()
+            self.pieces.append(piece)
         self._changed()
 
     def watch(self, until: Readable) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.embedded.errors import EmbeddedError
 from deploy.embedded.piece import Program
 from deploy.embedded.process import Command
 from deploy.embedded.stop_request import StopRequest
@@ -142,3 +143,23 @@ def test_a_signal_during_the_start_interrupts_it() -> None:
         signal.raise_signal(signal.SIGINT)
 
     assert request.received is signal.SIGINT
+
+
+class Unstartable(Program):
+    """A piece whose very start fails."""
+
+    def begin(self) -> None:
+        raise EmbeddedError("no room")
+
+
+def test_a_start_that_fails_leaves_the_rest_to_be_stopped(
+    program: Callable[..., Program], supervised: Callable[..., tuple[Supervisor, Story]], tmp_path: Path
+) -> None:
+    supervisor, _ = supervised()
+    first = program("waiting", WAITING)
+    with pytest.raises(EmbeddedError, match="no room"):
+        supervisor.begin(first, Unstartable(Command("never", ("/bin/true",), tmp_path / "log")))
+
+    supervisor.stop()
+
+    assert not first.process.alive
