@@ -70,7 +70,10 @@ def parse(arguments: Sequence[str]) -> Options:
 
 
 async def run(options: Options) -> Report:
-    """Start, measure, stop."""
+    """Start, measure, stop. A SIGTERM stops all that was started, as Ctrl-C does."""
+    task = asyncio.current_task()
+    assert task is not None, "a coroutine runs in a task"
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     described = machine.describe(ROOT)
     began = time.perf_counter()
     pace = Pace.of(quick=options.quick)
@@ -146,7 +149,6 @@ def _say(line: str) -> None:
 def main() -> int:
     """Run and print. The status tells only whether everything could be measured, never how fast it was."""
     options = parse(sys.argv[1:])
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         report = runner.run(run(options))
     body = as_json(report)

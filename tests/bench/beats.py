@@ -53,7 +53,7 @@ async def fresh(redis_url: str) -> Totals:
 
 def total(beats: list[dict[str, Any]]) -> Totals:
     """The sum over the workers. Pure."""
-    stats = [beat["batches"] for beat in beats]
+    stats = [beat["stats"] for beat in beats]
     return Totals(
         batches=sum(int(one["batches"]) for one in stats),
         items=sum(int(one["items"]) for one in stats),

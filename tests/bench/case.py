@@ -59,9 +59,12 @@ class Found:
         self.readings.extend(readings)
 
     def spent(self, load: str, spent: Spent, count: int) -> None:
-        """Note what a load cost, and how much of the machine the client itself took from the service."""
+        """Note what a load cost, and what the client itself and strangers took of the machine meanwhile."""
         self.cpu_us[load] = spent.per(count)
-        self.add(Reading(f"{load}: client's own CPU", spent.share(CLIENT), "cores"))
+        self.add(
+            Reading(f"{load}: client's own CPU", spent.share(CLIENT), "cores"),
+            Reading(f"{load}: CPU taken by others", spent.others, "cores"),
+        )
 
 
 Measure = Callable[[], Awaitable[Found]]

@@ -22,6 +22,7 @@ class Ran:
     way: str
     tokens_per_s: float
     items_per_s: float
+    cpu_us_per_token: float
     padding: float
     peak_mib: float
 
@@ -63,6 +64,7 @@ class Limit:
             way=way,
             tokens_per_s=sum(one["tokens"] / one["seconds"] for one in answers),
             items_per_s=sum(one["items"] / one["seconds"] for one in answers),
+            cpu_us_per_token=sum(one["cpu_s"] for one in answers) / sum(one["tokens"] for one in answers) * 1e6,
             padding=padding(sum(one["tokens"] for one in answers), sum(one["computed"] for one in answers)),
             peak_mib=sum(one["peak_mib"] for one in answers),
         )

@@ -51,13 +51,14 @@ def main(folder: str, threads: int) -> None:
         texts, lengths, batches = asked["texts"], asked["lengths"], asked["batches"]
         chosen = [[texts[index] for index in batch] for batch in batches]
         run(model, chosen[:1], 0.2)
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), time.process_time()
         done = run(model, chosen, asked["seconds"])
-        seconds = time.perf_counter() - began
+        seconds, cpu_s = time.perf_counter() - began, time.process_time() - worked
         ran = [batches[turn % len(batches)] for turn in range(done)]
         _say(
             {
                 "seconds": seconds,
+                "cpu_s": cpu_s,
                 "items": sum(len(batch) for batch in ran),
                 "tokens": sum(lengths[index] for batch in ran for index in batch),
                 "computed": padded(lengths, ran),

@@ -28,14 +28,20 @@ ROLES: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """CPU seconds by part inside a window of `seconds`."""
+    """CPU seconds by part inside a window of `seconds`, and of everything else on the machine."""
 
     seconds: float
     cpu: Mapping[str, float]
+    elsewhere: float = 0.0
 
     def share(self, role: str) -> float:
         """Cores that a part kept busy on average."""
         return self.cpu.get(role, 0.0) / self.seconds if self.seconds else 0.0
+
+    @property
+    def others(self) -> float:
+        """Cores that processes outside the measurement kept busy: they make every figure worse."""
+        return max(0.0, self.elsewhere) / self.seconds if self.seconds else 0.0
 
     def per(self, count: int) -> dict[str, float]:
         """CPU microseconds by part for each of `count` jobs, dearest first."""
@@ -60,21 +66,24 @@ class Meter:
         self._roots = roots
         self._before: dict[int, tuple[str, float]] = {}
         self._began = 0.0
+        self._busy = 0.0
         self.spent = Spent(0.0, {})
 
     def opened(self) -> None:
         """Note the counters."""
         self._before = self._read()
+        self._busy = _busy()
         self._began = time.perf_counter()
 
     def closed(self) -> None:
         """Set `spent` to what was used since the window opened. A process that ended meanwhile is not seen."""
         seconds = time.perf_counter() - self._began
+        busy = _busy() - self._busy
         cpu: dict[str, float] = {}
         for pid, (role, used) in self._read().items():
             before = self._before.get(pid, (role, 0.0))[1]
             cpu[role] = cpu.get(role, 0.0) + used - before
-        self.spent = Spent(seconds, {role: used for role, used in cpu.items() if used > 0})
+        self.spent = Spent(seconds, {role: used for role, used in cpu.items() if used > 0}, busy - sum(cpu.values()))
 
     def _read(self) -> dict[int, tuple[str, float]]:
         read = {os.getpid(): (CLIENT, _cpu(psutil.Process()))}
@@ -84,6 +93,12 @@ class Meter:
             except psutil.Error:
                 continue
         return read
+
+
+def _busy() -> float:
+    """CPU seconds that the machine has worked since it started, all cores together, stolen time included."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))
 
 
 def _cpu(process: psutil.Process) -> float:

@@ -103,13 +103,15 @@ async def _round(stack: Stack, beside: Beside, pace: Pace, load: Load, found: Fo
     found.add(*_rates(name, beside.chosen, served, by_hand, best, load))
     found.add(*latency(f"{name}: service", served.latencies_ms, p50=_slack(load, by_hand)))
     found.add(*latency(f"{name}: by hand", by_hand.latencies_ms))
+    found.add(*_cpu(name, beside.chosen, served, meter, by_hand, theirs, best))
     wasted = padding(spent.real_tokens, spent.padded_tokens)
     found.add(
         Reading(f"{name}: padding in the service", wasted, "share", load.padding),
         Reading(f"{name}: items a batch in the service", spent.items / max(1, spent.batches), "items"),
         Reading(f"{name}: padding at the limit", best.padding, "share"),
         Reading(f"{name}: client's CPU, service", meter.spent.share(CLIENT), "cores"),
-        Reading(f"{name}: client's CPU, by hand", theirs.spent.share(CLIENT), "cores"),
+        Reading(f"{name}: CPU taken by others, service", meter.spent.others, "cores"),
+        Reading(f"{name}: CPU taken by others, by hand", theirs.spent.others, "cores"),
     )
     found.cpu_us[f"{name}, service"] = meter.spent.per(served.answers)
 
@@ -125,6 +127,23 @@ def _rates(
     yield Reading(f"{name}: limit in process", limit / mean, "items/s")
     yield Reading(f"{name}: service / limit", ours / limit, "ratio", load.share)
     yield Reading(f"{name}: service / by hand", ours / theirs if theirs else float("inf"), "ratio")
+
+
+def _cpu(
+    name: str, chosen: Sequence[Text], served: Window, ours: Meter, by_hand: Window, theirs: Meter, best: Ran
+) -> Iterator[Reading]:
+    """CPU milliseconds for an item of mean length: what is left to compare where others use the machine as well."""
+    mean = total(chosen) / len(chosen)
+    engine = ours.spent.cpu.get("child", 0.0)
+    whole = sum(cpu for part, cpu in ours.spent.cpu.items() if part != CLIENT)
+    hand = theirs.spent.cpu.get("by hand", 0.0)
+    for what, cpu_s, window in (
+        ("engine child", engine, served),
+        ("whole service", whole, served),
+        ("by hand", hand, by_hand),
+    ):
+        yield Reading(f"{name}: CPU an item, {what}", cpu_s / window.tokens * mean * 1000, "ms")
+    yield Reading(f"{name}: CPU an item, limit in process", best.cpu_us_per_token * mean / 1000, "ms")
 
 
 def _slack(load: Load, by_hand: Window) -> Target | None:

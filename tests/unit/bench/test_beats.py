@@ -5,7 +5,7 @@ from tests.bench.beats import Totals, total
 
 def beat(real: int, padded: int) -> dict[str, object]:
     stats = {"batches": 1, "items": 4, "real_tokens": real, "padded_tokens": padded, "device_s": 0.5}
-    return {"name": "w", "at": 1.0, "batches": stats}
+    return {"name": "w", "at": 1.0, "stats": stats}
 
 
 def test_totals_add_up_over_the_workers() -> None:

@@ -48,3 +48,8 @@ def test_no_jobs_means_no_time_a_job() -> None:
 
 def test_the_peak_of_a_process_is_known_on_linux() -> None:
     assert peak_mib(os.getpid()) > 1
+
+
+def test_what_strangers_took_is_never_less_than_nothing() -> None:
+    assert Spent(2.0, {}, elsewhere=1.0).others == 0.5
+    assert Spent(2.0, {}, elsewhere=-0.01).others == 0.0
