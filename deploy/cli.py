@@ -160,9 +160,9 @@ def _run(stack: Stack) -> None:
     with StopRequest() as request:
         try:
             stack.start()
-            _say(f"ready in {time.monotonic() - began:.1f} s: {stack.url} (documentation at {stack.url}/docs)")
             if flower_url := stack.urls.get("flower"):
                 _say(f"Flower at {flower_url}")
+            _say(f"ready in {time.monotonic() - began:.1f} s: {stack.url} (documentation at {stack.url}/docs)")
             request.raising = False
             stack.supervisor.watch(request)
         except KeyboardInterrupt:
