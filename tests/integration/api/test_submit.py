@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from sqlalchemy import text
+
 from api.schemas import JobObject, JobWithResult
 from tasks.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tasks.db import Database
     from tests.integration.api.conftest import Api, Consumer, Start, Until
 
 
@@ -141,6 +144,15 @@ async def test_many_callers_each_get_their_own_result(api: Api, consumer: Consum
             item["dense"]["values"]
             == (await api.http.get(response.json()["urls"]["result"])).json()["items"][0]["dense"]["values"]
         )
+
+
+async def test_submissions_at_once_share_transactions(api: Api, database: Database) -> None:
+    await api.submit("the first one connects")
+    await asyncio.gather(*(api.submit(str(n)) for n in range(60)))
+    count = text("SELECT count(*), count(DISTINCT xmin::text) FROM jobs")
+    rows, transactions = database.run(lambda connection: tuple(connection.execute(count).one()))
+    assert rows == 61
+    assert transactions < 31
 
 
 async def test_the_settings_of_a_profile_hold(api: Api, consumer: Consumer) -> None:
