@@ -34,11 +34,16 @@ _BELL_LIFE_S = 3600
 
 
 class Pulls(Protocol):
-    """What a worker may take, asked before each pull. Without one a channel takes what its prefetch count allows."""
+    """What a worker takes, and when. Without one a channel always listens, and takes what its prefetch count allows."""
 
     @property
-    def open(self) -> bool:
-        """Whether there is room for anything at all."""
+    def listening(self) -> bool:
+        """Whether a bell should wake us."""
+        ...
+
+    @property
+    def wanting(self) -> bool:
+        """Whether to look at the queues now, bell or no bell."""
         ...
 
     def plan(self, queues: Sequence[str], turn: int) -> Plan:
@@ -76,8 +81,8 @@ class Channel(redis.Channel):  # type: ignore[misc]
 
     @property
     def open(self) -> bool:
-        """Whether this channel takes messages now."""
-        return not self.paused and (self.pulls is None or self.pulls.open)
+        """Whether this channel waits for messages now."""
+        return not self.paused and (self.pulls is None or self.pulls.listening)
 
     @property
     def caller(self) -> Redis:
@@ -107,8 +112,10 @@ class Channel(redis.Channel):  # type: ignore[misc]
         return len(taken) // 2
 
     def reconsider(self) -> None:
-        """There is new room. If it is for queues whose bells nobody hears now, look at them at once."""
-        if self._in_poll and self.open and not self._listening.issuperset(s.queue for s in self._plan().sources):
+        """Look at the queues, if that is wanted and no bell that we hear would tell us of anything there."""
+        if self.paused or self.pulls is None or not self.pulls.wanting:
+            return
+        if not self._in_poll or not self._listening.issuperset(source.queue for source in self._plan().sources):
             self.pull()
 
     def basic_consume(self, queue: str, *args: Any, **kwargs: Any) -> Any:

@@ -29,7 +29,7 @@ class Delivery(Protocol):
         ...
 
     def reconsider(self) -> None:
-        """There is room again."""
+        """See whether there is more to take."""
         ...
 
     def keep(self) -> None:
@@ -65,7 +65,7 @@ class DoorbellDelivery:
         self.channel.paused = True
 
     def reconsider(self) -> None:
-        """Look at the queues that nobody listened to."""
+        """Look at the queues, if the worker wants more."""
         self.channel.reconsider()
 
     def keep(self) -> None:

@@ -1,4 +1,7 @@
-"""What a worker's parent holds: the jobs in its child's hands, what they cost, and so what more it may pull. Pure.
+"""What a worker's parent holds: the jobs in its child's hands, their cost, and so what more it pulls and when. Pure.
+
+What waits in a queue can still go to any worker, so a busy one pulls late: it leaves the bells to idle workers, and
+looks at the queues only shortly before its device is free. Then it takes a stock, since batches want many jobs.
 
 Two lanes, two rooms. The bulk lane has what all held jobs leave; the interactive lane does not mind bulk jobs that have
 not started, so a backfill never keeps it out. One bulk job is always let in, so that it ages and gets its turn.
@@ -15,6 +18,9 @@ from tasks.pull_script import Plan, Section, Source
 from tasks.queues import LANES, TYPICAL_MS, split
 
 R = TypeVar("R")
+
+LEAD_S = 0.25
+"""How long before a device should be free its worker begins to look for more."""
 
 _BOUNDLESS_MS = 1e12
 _OTHERS = 8
@@ -36,6 +42,8 @@ class Held(Generic[R]):
     cost_ms: float
     lost: int = FRESH
     started: bool = False
+    batch_s: float | None = None
+    """How long its last batch took, once it had one: a large job has many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +69,12 @@ class _Sum:
 
 @dataclass(slots=True)
 class Running:
-    """A batch or a load under way, which must end by `until` on the parent's clock."""
+    """A batch or a load under way: since when, when it should end, and when it must; on the parent's clock."""
 
     ids: tuple[str, ...]
     until: float
+    began: float = 0.0
+    expected: float = 0.0
 
 
 class Holding(Generic[R]):
@@ -77,6 +87,8 @@ class Holding(Generic[R]):
         self._sums = {lane: _Sum() for lane in LANES}
         self._batches: dict[object, Running] = {}
         self._loads: dict[str, Running] = {}
+        self._waiting = 0
+        self._parallel = max(1, limits.lanes)
 
     def __len__(self) -> int:
         return len(self._held)
@@ -100,22 +112,28 @@ class Holding(Generic[R]):
             self._count(held, -1)
         return held
 
-    def batch_started(self, batch: object, ids: Sequence[str], until: float) -> list[Held[R]]:
+    def batch_started(self, batch: object, ids: Sequence[str], limit_s: float, now: float) -> list[Held[R]]:
         """A forward pass began; the jobs of which this is the first."""
-        self._batches[batch] = Running(tuple(ids), until)
-        fresh = [held for key in ids if (held := self._held.get(key)) is not None and not held.started]
+        jobs = [held for key in ids if (held := self._held.get(key)) is not None]
+        self._batches[batch] = Running(tuple(ids), now + limit_s, now, now + _expected_s(jobs))
+        self._parallel = max(self._parallel, len(self._batches))
+        fresh = [held for held in jobs if not held.started]
         for held in fresh:
             held.started = True
+            self._waiting -= 1
             self._sums[held.lane].started_ms += self._counted(held)
         return fresh
 
-    def batch_ended(self, batch: object) -> None:
+    def batch_ended(self, batch: object, now: float) -> None:
         """The forward pass is over."""
-        self._batches.pop(batch, None)
+        running = self._batches.pop(batch, None)
+        for key in running.ids if running is not None else ():
+            if (held := self._held.get(key)) is not None and running is not None:
+                held.batch_s = now - running.began
 
-    def load_started(self, model: str, until: float) -> None:
+    def load_started(self, model: str, limit_s: float, now: float) -> None:
         """A model is being loaded."""
-        self._loads[model] = Running((), until)
+        self._loads[model] = Running((), now + limit_s)
 
     def load_ended(self, model: str) -> None:
         """The load is over, well or not."""
@@ -144,6 +162,7 @@ class Holding(Generic[R]):
                 self._sums[held.lane].started_ms -= self._counted(held)
         self._batches.clear()
         self._loads.clear()
+        self._waiting = len(self._held)
         self.ready = False
         return list(self._held.values())
 
@@ -151,6 +170,19 @@ class Holding(Generic[R]):
     def open(self) -> bool:
         """Whether there is room for a job of any lane."""
         return self.ready and len(self._held) < self._limits.pull_jobs and self._interactive_ms > 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether the device wants work at once: nothing waits for it, and it could run more than it does."""
+        return self._waiting == 0 and len(self._batches) < self._parallel
+
+    def wants(self, now: float) -> bool:
+        """Whether it is time to look for more: the device is not full, or will soon not be."""
+        if not self.open:
+            return False
+        if len(self._batches) < self._parallel:
+            return True
+        return min(running.expected for running in self._batches.values()) - now <= LEAD_S
 
     def plan(self, queues: Sequence[str], turn: int) -> Plan:
         """What to pull: the interactive lane first, the buckets of a lane taking turns at being first."""
@@ -182,12 +214,20 @@ class Holding(Generic[R]):
     def _count(self, held: Held[R], sign: int) -> None:
         total = self._sums[held.lane]
         total.jobs += sign
+        if not held.started:
+            self._waiting += sign
         total.ms += sign * self._counted(held)
         if held.started:
             total.started_ms += sign * self._counted(held)
         if total.jobs == 0:
             # So that rounding never adds up.
             total.ms = total.started_ms = 0.0
+
+
+def _expected_s(jobs: Sequence[Held[R]]) -> float:
+    """How long a batch of these jobs should take: as they say, or as their batches before this one did."""
+    said = sum(held.cost_ms / 1000 for held in jobs if held.batch_s is None)
+    return said + max((held.batch_s for held in jobs if held.batch_s is not None), default=0.0)
 
 
 def _by_lane(queues: Iterable[str]) -> Mapping[Lane | None, list[Source]]:

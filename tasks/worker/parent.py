@@ -25,6 +25,7 @@ from tasks.worker.request import JobRequest
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.25
+_LOOK_S = 0.02
 _GOODBYE_S = 3.0
 _EVENTS_AT_ONCE = 512
 
@@ -71,6 +72,7 @@ class Parent:
         self._link.register(hub)
         hub.on_tick.add(self._flush)
         hub.call_repeatedly(_TICK_S, self._tick)
+        hub.call_repeatedly(_LOOK_S, self._reconsider)
         self._connected = True
         for owner, status, runtime_s, code in late:
             owner.conclude(status, runtime_s, code)
@@ -87,9 +89,14 @@ class Parent:
         self._tick()
 
     @property
-    def open(self) -> bool:
-        """Whether there is room for a job of any lane."""
-        return self.holding.open
+    def listening(self) -> bool:
+        """Whether a bell should wake us: with a busy device it is for others, and we look by ourselves in time."""
+        return self.holding.open and self.holding.idle
+
+    @property
+    def wanting(self) -> bool:
+        """Whether to look now."""
+        return self.holding.wants(time.monotonic())
 
     def plan(self, queues: Sequence[str], turn: int) -> Plan:
         """What to pull now."""
@@ -166,12 +173,14 @@ class Parent:
                     self._done(key, status, runtime_s, code)
                 self._reconsider()
             case ["started", batch, ids, limit_s]:
-                for fresh in self.holding.batch_started(batch, ids, now + limit_s):
+                for fresh in self.holding.batch_started(batch, ids, limit_s, now):
                     fresh.owner.on_accepted(self._link.pid, now)
             case ["ended", batch]:
-                self.holding.batch_ended(batch)
+                self.holding.batch_ended(batch, now)
+                if self.holding.idle:
+                    self._reconsider()
             case ["loading", model, limit_s]:
-                self.holding.load_started(model, now + limit_s)
+                self.holding.load_started(model, limit_s, now)
             case ["loaded", model]:
                 self.holding.load_ended(model)
             case ["returned", ids]:

@@ -59,6 +59,13 @@ class Books:
         """How each job ended, as it would be committed."""
         return {str(key): str(status) for key, status in self.client.hgetall("test:ended").items()}
 
+    def ended_and_given(self) -> tuple[int, int]:
+        """How many jobs have ended and how many were given, at one moment."""
+        with self.client.pipeline(transaction=True) as pipe:
+            pipe.hlen("test:ended").llen("test:told")
+            ended, given = pipe.execute()
+        return int(ended), int(given)
+
     def queued(self) -> int:
         """Messages in the queues."""
         return sum(self._number(self.client.llen(queue)) for queue in queue_names())

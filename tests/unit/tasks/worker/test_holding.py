@@ -40,17 +40,17 @@ def _told(holding: Holding[None], now: float = 0.0) -> dict[str, int]:
 def test_only_what_was_in_a_running_batch_has_spent_an_attempt(holding: Holding[None]) -> None:
     for key in ("ran", "ended", "waited"):
         holding.add(held(key))
-    holding.batch_started(1, ["ended"], 9.0)
-    holding.batch_ended(1)
-    holding.batch_started(2, ["ran"], 9.0)
+    holding.batch_started(1, ["ended"], 9.0, 0.0)
+    holding.batch_ended(1, 0.0)
+    holding.batch_started(2, ["ran"], 9.0, 0.0)
     assert _told(holding) == {"ran": INTERRUPTED, "ended": REPEATED, "waited": FRESH}
 
 
 def test_a_batch_over_its_limit_is_told_apart(holding: Holding[None]) -> None:
     holding.add(held("slow"))
     holding.add(held("other"))
-    holding.batch_started(1, ["slow"], 5.0)
-    holding.batch_started(2, ["other"], 9.0)
+    holding.batch_started(1, ["slow"], 5.0, 0.0)
+    holding.batch_started(2, ["other"], 9.0, 0.0)
     assert holding.overdue(4.0) == []
     assert holding.overdue(6.0) == ["batch 1"]
     assert _told(holding, 6.0) == {"slow": OVERRAN, "other": INTERRUPTED}
@@ -59,14 +59,14 @@ def test_a_batch_over_its_limit_is_told_apart(holding: Holding[None]) -> None:
 def test_jobs_whose_model_was_being_loaded_are_doubtful(holding: Holding[None]) -> None:
     holding.add(held("loading", model="big"))
     holding.add(held("other"))
-    holding.load_started("big", 5.0)
+    holding.load_started("big", 5.0, 0.0)
     assert holding.overdue(6.0) == ["load of big"]
     assert _told(holding) == {"loading": REPEATED, "other": FRESH}
 
 
 def test_a_load_that_ended_makes_nobody_doubtful(holding: Holding[None]) -> None:
     holding.add(held("loaded", model="big"))
-    holding.load_started("big", 5.0)
+    holding.load_started("big", 5.0, 0.0)
     holding.load_ended("big")
     assert _told(holding) == {"loaded": FRESH}
 
@@ -79,18 +79,18 @@ def test_what_was_doubtful_stays_so_but_pays_no_second_attempt(holding: Holding[
 
 def test_the_next_child_starts_with_nothing_running(holding: Holding[None]) -> None:
     holding.add(held("job"))
-    holding.batch_started(1, ["job"], 5.0)
+    holding.batch_started(1, ["job"], 5.0, 0.0)
     holding.child_lost(0.0)
     assert holding.overdue(100.0) == []
     assert not holding.open
     holding.ready = True
-    assert [one.id for one in holding.batch_started(1, ["job"], 5.0)] == ["job"]
+    assert [one.id for one in holding.batch_started(1, ["job"], 5.0, 0.0)] == ["job"]
 
 
 def test_a_job_starts_once_however_many_batches_it_has(holding: Holding[None]) -> None:
     holding.add(held("job"))
-    assert len(holding.batch_started(1, ["job", "unknown"], 5.0)) == 1
-    assert holding.batch_started(2, ["job"], 5.0) == []
+    assert len(holding.batch_started(1, ["job", "unknown"], 5.0, 0.0)) == 1
+    assert holding.batch_started(2, ["job"], 5.0, 0.0) == []
 
 
 def test_nothing_is_pulled_until_the_child_is_ready() -> None:
@@ -119,7 +119,7 @@ def test_one_job_counts_at_most_the_whole_room_of_a_lane(holding: Holding[None])
 def test_waiting_bulk_does_not_keep_interactive_out_but_running_bulk_does(holding: Holding[None]) -> None:
     holding.add(held("bulk", cost_ms=1000.0, lane=Lane.BULK))
     assert _rooms(holding) == {"interactive": 1000.0}
-    holding.batch_started(1, ["bulk"], 5.0)
+    holding.batch_started(1, ["bulk"], 5.0, 0.0)
     assert not holding.open
 
 
@@ -163,6 +163,60 @@ def test_other_queues_are_served_besides(holding: Holding[None]) -> None:
     assert [source.queue for source in others.sources] == ["jobs.sweep"]
 
 
+def _busy(holding: Holding[None], cost_ms: float = 1800.0) -> None:
+    holding.add(held("running", cost_ms=cost_ms))
+    holding.batch_started(1, ["running"], 60.0, 0.0)
+
+
+def test_an_idle_device_listens_and_a_busy_one_does_not(holding: Holding[None]) -> None:
+    assert holding.idle
+    holding.add(held("job"))
+    assert not holding.idle
+    holding.batch_started(1, ["job"], 60.0, 0.0)
+    assert not holding.idle
+    holding.batch_ended(1, 0.1)
+    assert holding.idle
+
+
+def test_a_busy_device_s_worker_looks_for_more_only_shortly_before_it_is_free() -> None:
+    holding: Holding[None] = Holding(replace(LIMITS, pull_ms=2000.0))
+    holding.ready = True
+    _busy(holding, cost_ms=1800.0)
+    assert [holding.wants(now) for now in (0.0, 1.5, 1.6, 9.0)] == [False, False, True, True]
+
+
+def test_a_large_job_s_next_batch_is_expected_to_take_as_long_as_its_last(holding: Holding[None]) -> None:
+    holding.add(held("large", cost_ms=900.0))
+    holding.batch_started(1, ["large"], 60.0, 0.0)
+    assert not holding.wants(0.1)
+    holding.batch_ended(1, 0.1)
+    holding.batch_started(2, ["large"], 60.0, 0.1)
+    assert holding.wants(0.1)
+
+
+def test_batches_seen_side_by_side_make_room_for_as_many(holding: Holding[None]) -> None:
+    for key in ("one", "two"):
+        holding.add(held(key, cost_ms=400.0))
+    holding.batch_started(1, ["one"], 60.0, 0.0)
+    assert not holding.wants(0.0)
+    holding.batch_started(2, ["two"], 60.0, 0.0)
+    holding.batch_ended(2, 0.0)
+    assert holding.wants(0.0)
+    assert holding.idle
+
+
+def test_a_device_that_only_loads_still_looks_for_work(holding: Holding[None]) -> None:
+    holding.add(held("waits", cost_ms=1.0))
+    holding.load_started("m", 60.0, 0.0)
+    assert holding.wants(0.0)
+    assert not holding.idle
+
+
+def test_without_room_nothing_is_wanted(holding: Holding[None]) -> None:
+    holding.add(held("huge", cost_ms=60_000.0))
+    assert not holding.wants(0.0)
+
+
 _STEP = st.tuples(st.sampled_from(["add", "remove", "start", "lose"]), st.integers(0, 9), st.floats(0.0, 3000.0))
 
 
@@ -176,7 +230,7 @@ def test_whatever_happens_the_sums_are_those_of_the_jobs_held(steps: list[tuple[
         elif action == "remove":
             holding.remove(key)
         elif action == "start":
-            holding.batch_started(cost, [key], 1.0)
+            holding.batch_started(cost, [key], 1.0, 0.0)
         elif action == "lose":
             holding.child_lost(0.0)
     fresh: Holding[None] = Holding(LIMITS)
@@ -185,3 +239,5 @@ def test_whatever_happens_the_sums_are_those_of_the_jobs_held(steps: list[tuple[
     holding.ready = fresh.ready = True
     ours, theirs = _rooms(holding), _rooms(fresh)
     assert ours == {lane: pytest.approx(room, abs=1e-6) for lane, room in theirs.items()}
+    holding.child_lost(0.0)
+    assert holding.idle is (len(holding) == 0)
