@@ -67,19 +67,20 @@ def is_direct(services: Services, job: Submission, form: Form) -> bool:
 
 async def answer(services: Services, job: Submission, form: Form) -> Response:
     """Take the job in and reply: 202 with the job, or 200 with its end."""
-    path = "direct" if is_direct(services, job, form) else "stored"
-    services.metrics.submissions.labels(job.verb.value, job.lane.value, path).inc()
-    services.metrics.items.labels(job.verb.value).inc(job.items)
-    if path == "direct":
+    if is_direct(services, job, form):
         return await _direct(services, job, form)
     if form.wait <= 0:
         existing = await services.submitter.accept(job)
-        return accepted(queued_job(job)) if existing is None else await _replay(services, job, existing, form)
+        if existing is None:
+            services.metrics.taken_in(job, "stored")
+            return accepted(queued_job(job), form)
+        return await _replay(services, job, existing, form)
     with services.waiting.open(job.id) as waiter:
         existing = await services.submitter.accept(replace(job, reply_to=services.instance))
         if existing is None:
+            services.metrics.taken_in(job, "stored")
             end = await until_end(services, waiter, job, form)
-            return finished(end, form) if end is not None else accepted(await _row(services, job))
+            return finished(end, form) if end is not None else accepted(await _row(services, job), form)
     return await _replay(services, job, existing, form)
 
 
@@ -90,6 +91,7 @@ async def _direct(services: Services, job: Submission, form: Form) -> Response:
             if not await services.submitter.send(copy):
                 await services.submitter.keep(copy)
                 waiter.direct = None
+            services.metrics.taken_in(job, "direct")
             end = await until_end(services, waiter, job, form)
         except ClientGone:
             if waiter.direct is not None:
@@ -98,7 +100,7 @@ async def _direct(services: Services, job: Submission, form: Form) -> Response:
         if end is None:
             row = await services.submitter.keep(copy)
             if not row.state.final:
-                return accepted(row)
+                return accepted(row, form)
             end = await look(services, job.id)
     if end is None:
         raise StoreUnavailable
@@ -119,7 +121,7 @@ async def _replay(services: Services, job: Submission, existing: Existing, form:
     row = await services.database.run(read.job, existing.id, job.caller)
     if row is None:
         raise JobNotFound
-    return accepted(row, headers)
+    return accepted(row, form, headers)
 
 
 async def until_end(services: Services, waiter: Waiter, job: Submission, form: Form) -> End | None:
@@ -168,12 +170,12 @@ async def _row(services: Services, job: Submission) -> Job:
         return queued_job(job)
 
 
-def accepted(job: Job, headers: Mapping[str, str] | None = None) -> Response:
+def accepted(job: Job, form: Form, headers: Mapping[str, str] | None = None) -> Response:
     """202: the job is safe and will run."""
     return Response(
-        dumps(job_object(job)),
+        dumps(job_object(job), form.media),
         status_code=202,
-        media_type=Media.JSON.value,
+        media_type=form.media.value,
         headers={"location": f"/v1/jobs/{job.id}", "retry-after": POLL_AFTER_S, **(headers or {})},
     )
 

@@ -25,6 +25,7 @@ from tasks import queues
 from tasks.db import AsyncDatabase
 from tasks.errors import BrokerUnavailable, TaskError
 from tasks.jobs import State
+from tasks.messages import Submission
 from tasks.store.sweep import counts
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -52,6 +53,11 @@ class Metrics:
         self.waits = Counter(
             "roost_waits_total", "Waits for a result, by how they ended", ["end"], registry=self.registry
         )
+
+    def taken_in(self, job: Submission, path: str) -> None:
+        """Count a job that was accepted."""
+        self.submissions.labels(job.verb.value, job.lane.value, path).inc()
+        self.items.labels(job.verb.value).inc(job.items)
 
     def counters(self) -> bytes:
         """The counters as text: of all processes where they share a folder, else of this one."""

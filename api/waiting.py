@@ -97,6 +97,7 @@ class Waiting:
         self._closing = False
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._reading = False
 
     def __len__(self) -> int:
         return sum(map(len, self._waiters.values()))
@@ -174,8 +175,16 @@ class Waiting:
             return
         self._timer = loop.call_later(REREAD_S, self._tick)
         long = [waiter for waiter in self._all() if loop.time() - waiter.since >= REREAD_S]
-        if long:
-            self._spawn(self._reread(long))
+        if long and not self._reading:
+            self._spawn(self._look_again(long))
+
+    async def _look_again(self, waiters: Sequence[Waiter]) -> None:
+        """The slow look, of which there is never more than one: a database that is away must not collect them."""
+        self._reading = True
+        try:
+            await self._reread(waiters)
+        finally:
+            self._reading = False
 
     async def _reread(self, waiters: Sequence[Waiter]) -> None:
         if not waiters:

@@ -39,7 +39,7 @@ def _signature(
             description="Printable ASCII. A second request with the same key gets the first one's job.",
         ),
     ] = None,
-    accept: Annotated[str | None, Header(description="application/json or application/msgpack, for the result")] = None,
+    accept: Annotated[str | None, Header(description="application/json or application/msgpack")] = None,
     encoding: Annotated[Encoding, Query(description="How vectors are written in JSON")] = Encoding.FLOAT,
 ) -> None: ...
 

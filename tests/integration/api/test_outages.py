@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 from sqlalchemy import text
 
+from api import link
 from tasks import keys
 from tasks.notices import pack_changes
 from tasks.store.sweep import counts
@@ -59,6 +61,33 @@ async def test_a_job_whose_message_is_lost_with_the_link_is_sent_again(
     assert [job["status"] for job in row] == ["queued"]
     api.services.waiting.close()
     assert (await call).json()["id"] == row[0]["id"]
+
+
+async def test_a_link_that_falls_silent_is_given_up(
+    start_api: Start, settings: Settings, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "PING_S", 0.1)
+    target = urlsplit(settings.redis_url)
+    silent = asyncio.Event()
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            if not silent.is_set():
+                writer.write(data)
+        writer.close()
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(target.hostname, target.port)
+        await asyncio.gather(forward(reader, back), forward(there, writer))
+
+    async with await asyncio.start_server(proxy, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        api = await start_api(notify_url=f"redis://127.0.0.1:{port}{target.path}")
+        await until(lambda: api.services.link.up)
+        silent.set()
+        await until(lambda: not api.services.link.up)
+        silent.clear()
+        await until(lambda: api.services.link.up)
 
 
 async def test_what_ended_while_the_link_was_down_is_told_when_it_is_back(

@@ -61,6 +61,8 @@ async def test_a_waiting_call_may_ask_for_any_form(api: Api, consumer: Consumer)
     binary = await api.http.post("/v1/jobs", json=body, headers={**prefer, "Accept": "application/msgpack"})
     values = msgpack.unpackb(binary.content)["result"]["items"][0]["dense"]["values"]
     assert base64.b64decode(packed.json()["result"]["items"][0]["dense"]["values"]) == values
+    taken = await api.http.post("/v1/jobs", json=body, headers={"Accept": "application/msgpack"})
+    assert (taken.status_code, msgpack.unpackb(taken.content)["status"]) == (202, "queued")
 
 
 async def test_a_form_that_there_is_not_is_a_406(api: Api, consumer: Consumer) -> None:
