@@ -60,7 +60,7 @@ class Submitter:
         self._rows: Gather[Submission, Existing | None] = Gather(
             self._commit, most=MOST_ROWS, most_bytes=MOST_BYTES, size=_bytes, room=room
         )
-        self._kept: Gather[Submission, Job] = Gather(
+        self._kept: Gather[Submission, Job | None] = Gather(
             self._keep, most=MOST_ROWS, most_bytes=MOST_BYTES, size=_bytes, room=2**31
         )
         self._messages: Gather[Submission, BrokerUnavailable | None] = Gather(
@@ -69,11 +69,6 @@ class Submitter:
         self._dropped: Gather[tuple[UUID, bool], None] = Gather(
             self._forget, most=MOST_ROWS, most_bytes=MOST_BYTES, size=lambda _: 1, room=room * 4
         )
-
-    @property
-    def waiting(self) -> int:
-        """Submissions not yet committed."""
-        return len(self._rows) + len(self._kept)
 
     async def accept(self, job: Submission) -> Existing | None:
         """Commit the job's row and see to its message. The job that its idempotency key leads to already, if any.
@@ -89,9 +84,13 @@ class Submitter:
     async def keep(self, job: Submission) -> Job:
         """Give a direct job its row and its message, if it has them no longer or not yet. The row as it then is.
 
-        Raises StoreUnavailable when the database is away: then its id must not be told.
+        Raises StoreUnavailable when the database is away: then its id must not be told. Raises JobNotFound when the
+        job has ended and its retention, too.
         """
-        return await self._kept.put(job)
+        row = await self._kept.put(job)
+        if row is None:
+            raise JobNotFound
+        return row
 
     def drop(self, id_: UUID) -> None:
         """Nobody waits for this direct job any more, and nobody knows its id: do not run it if that can be helped."""
@@ -127,16 +126,16 @@ class Submitter:
                 self._post(job)
         return [existing.get(job.id) for job in jobs]
 
-    async def _keep(self, jobs: Sequence[Submission]) -> list[Job]:
+    async def _keep(self, jobs: Sequence[Submission]) -> list[Job | None]:
         stored = [replace(job, stored=True, checked=True) for job in jobs]
         rows = await self._database.run(_insert_and_read, stored)
-        waiting = [job for job in stored if _first_try(rows[job.id], job)]
+        waiting = [job for job in stored if _first_try(rows.get(job.id), job)]
         if waiting:
             held = await self._held([job.id for job in waiting])
             for job in waiting:
                 if job.id not in held:
                     self._post(job)
-        return [rows[job.id] for job in jobs]
+        return [rows.get(job.id) for job in jobs]
 
     async def _held(self, ids: Sequence[UUID]) -> set[UUID]:
         """The jobs whose message exists; none if the broker cannot tell, since a second copy does no harm."""
@@ -181,9 +180,9 @@ def _cancel(connection: Connection, ids: Sequence[UUID]) -> None:
             cancel(connection, id_, CALLER)
 
 
-def _first_try(row: Job, job: Submission) -> bool:
+def _first_try(row: Job | None, job: Submission) -> bool:
     """Whether the row waits for this very message; a later attempt waits for its own, at its own time."""
-    return row.state is State.QUEUED and (row.fence, row.attempt) == (job.fence, job.attempt)
+    return row is not None and row.state is State.QUEUED and (row.fence, row.attempt) == (job.fence, job.attempt)
 
 
 def _bytes(job: Submission) -> int:
