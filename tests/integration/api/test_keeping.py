@@ -54,7 +54,12 @@ async def test_a_kept_job_without_a_message_gets_one(api: Api, messages: Callabl
 
 
 @pytest.mark.parametrize(
-    "change", ["state = 'running'", "state = 'cancelled', finished_at = now()", "fence = 2, attempt = 2"]
+    "change",
+    [
+        "UPDATE jobs SET state = 'running' WHERE id = :id",
+        "UPDATE jobs SET state = 'cancelled', finished_at = now() WHERE id = :id",
+        "UPDATE jobs SET fence = 2, attempt = 2 WHERE id = :id",
+    ],
 )
 async def test_a_job_that_has_gone_further_gets_no_second_message(
     api: Api, database: Database, broker: redis.Redis, messages: Callable[[], int], change: str
@@ -62,7 +67,7 @@ async def test_a_job_that_has_gone_further_gets_no_second_message(
     job = submission(api)
     await api.services.submitter.accept(job)
     await api.services.submitter.close()
-    run(database, f"UPDATE jobs SET {change} WHERE id = :id", job.id)
+    run(database, change, job.id)
     broker.flushdb()
     await api.services.submitter.keep(job)
     await api.services.submitter.close()
