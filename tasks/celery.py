@@ -39,13 +39,20 @@ class JobTask(Task):  # type: ignore[misc]
         raise NotImplementedError("roost.run is run by a worker's engine child; submit a job instead of calling it")
 
 
-def make_app(settings: Settings, child: Sequence[str] | None = None) -> Celery:
+class RoostApp(Celery):  # type: ignore[misc]
+    """Celery with our settings beside its own configuration, which `inspect conf` and Flower show to whoever asks."""
+
+    settings: Settings
+    child: tuple[str, ...] | None = None
+
+
+def make_app(settings: Settings, child: Sequence[str] | None = None) -> RoostApp:
     """The application of these settings. `child` is the command of the engine child, if not the real one."""
     transport.register()
-    app = Celery("roost", broker=settings.broker_url or "roost://127.0.0.1:6379/0", set_as_current=False)
+    app = RoostApp("roost", broker=settings.broker_url or "roost://127.0.0.1:6379/0", set_as_current=False)
     app.conf.update(_configuration(settings))
-    app.conf.roost_settings = settings
-    app.conf.roost_child = tuple(child) if child is not None else None
+    app.settings = settings
+    app.child = tuple(child) if child is not None else None
     app.steps["worker"].add("tasks.worker.steps:EngineStep")
     app.steps["consumer"].add("tasks.worker.steps:JobsStep")
     app.register_task(JobTask())

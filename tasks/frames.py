@@ -1,7 +1,8 @@
 """What the Celery parent and its engine child say to each other over their socket: length-prefixed msgpack lists.
 
 Parent to child:
-    ["jobs", [[id, message, lost]]]   run these; `lost` says the job was running when an earlier child died
+    ["jobs", [[id, message, lost]]]   run these; `lost` tells of an earlier delivery: 0 none, 1 one whose fate is
+                                      unknown, 2 it was in a running batch when a child died, 3 in one over its limit
     ["cancel", [id…]]                 drop these if they have not ended; answered by "done" with status "dropped"
     ["handback"]                      return every job that has not started, and take no more; answered by "returned"
     ["stop"]                          end the process once nothing runs

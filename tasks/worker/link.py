@@ -25,8 +25,6 @@ CHILD = (sys.executable, "-P", "-m", "tasks.child")
 _READ = 1 << 18
 _BUFFER = 1 << 20
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 10.0
-_STEADY_S = 60.0
-"""A child that lived this long was well; the next pause is short again."""
 
 
 class EngineLink:
@@ -60,7 +58,6 @@ class EngineLink:
         self._outbox = bytearray()
         self._hub: Hub | None = None
         self._due: float | None = None
-        self._began = 0.0
         self._pause = _FIRST_PAUSE_S
         self._reason = ""
         self._writing = False
@@ -90,11 +87,15 @@ class EngineLink:
         ours.setblocking(False)
         self._socket, self._writer = ours, ours.dup()
         self._decoder, self._outbox = Decoder(), bytearray()
-        self._due, self._began, self._reason = None, self._clock(), ""
+        self._due, self._reason = None, ""
         if self._hub is not None:
             self._hub.add_reader(ours.fileno(), self._read)
         log.info("engine child %d started", self._process.pid)
         self._on_started()
+
+    def started_well(self) -> None:
+        """The child works. If it dies later, the next may start soon: long pauses are for those that cannot start."""
+        self._pause = _FIRST_PAUSE_S
 
     def register(self, hub: Hub) -> None:
         """Read from the message loop. Again after each reset of the loop, which forgets its readers."""
@@ -231,8 +232,6 @@ class EngineLink:
         if status is not None and status < 0:
             reason = f"{reason} ({signal.Signals(-status).name})"
         if not self.closing:
-            if self._clock() - self._began > _STEADY_S:
-                self._pause = _FIRST_PAUSE_S
             self._due = self._clock() + self._pause
             self._pause = min(self._pause * 2, _LONGEST_PAUSE_S)
         self._on_lost(reason)

@@ -11,12 +11,11 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from celery import Celery
 from celery.worker import state
 from kombu.asynchronous import Hub
 
+from tasks.celery import RoostApp
 from tasks.pull_script import Plan
-from tasks.settings import Settings
 from tasks.worker.delivery import Delivery, delivery_of
 from tasks.worker.holding import FRESH, Held, Holding, Limits
 from tasks.worker.link import CHILD, EngineLink
@@ -33,12 +32,12 @@ _EVENTS_AT_ONCE = 512
 class Parent:
     """Runs on the message loop's thread alone."""
 
-    def __init__(self, app: Celery, name: str) -> None:
-        settings: Settings = app.conf.roost_settings
+    def __init__(self, app: RoostApp, name: str) -> None:
+        settings = app.settings
         self.holding: Holding[JobRequest] = Holding(Limits(settings.pull_ms, settings.pull_jobs, settings.lanes))
         self._settings = settings
         self._link = EngineLink(
-            app.conf.roost_child or CHILD,
+            app.child or CHILD,
             name,
             on_frame=self._frame,
             on_started=self._child_started,
@@ -189,6 +188,7 @@ class Parent:
             case ["ready", pid]:
                 log.info("engine child %d is ready", pid)
                 self.holding.ready = True
+                self._link.started_well()
             case ["lost", reason]:
                 self._link.kill(f"it lost its device: {reason}")
             case _:

@@ -65,6 +65,13 @@ def test_nothing_heavy_reaches_the_parent() -> None:
     assert found.stdout.strip() == "none"
 
 
+def test_secrets_are_not_in_what_celery_shows_of_its_configuration() -> None:
+    secret = "hunter2"
+    app = make_app(Settings(broker_url=f"roost://:{secret}@h/0", database_url=f"postgresql+psycopg://u:{secret}@h/d"))
+    assert secret not in repr(app.conf.table(with_defaults=True))
+    assert secret not in app.bugreport()
+
+
 def test_two_applications_do_not_share_their_tasks() -> None:
     one, two = make_app(ROOST), make_app(Settings(broker_url="memory://"))
     assert one.tasks[TASK_NAME] is not two.tasks[TASK_NAME]

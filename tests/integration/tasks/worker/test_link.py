@@ -65,6 +65,16 @@ def test_a_child_that_dies_is_replaced_after_a_growing_pause(child: Callable[[st
     assert len(heard.lost) == 2
 
 
+def test_the_pause_is_short_again_once_a_child_has_worked(child: Callable[[str], Heard]) -> None:
+    heard = child("os._exit(3)")
+    heard.pump_until(lambda: heard.starts == 4)
+    heard.link.started_well()
+    heard.pump_until(lambda: len(heard.lost) == 4)
+    began = time.monotonic()
+    heard.pump_until(lambda: heard.starts == 5)
+    assert time.monotonic() - began < 0.4
+
+
 def test_last_words_are_heard_before_the_loss(child: Callable[[str], Heard]) -> None:
     heard = child('line.sendall(encode("done", [["job", "succeeded", 0.1, None]])); os.kill(os.getpid(), 9)')
     heard.pump_until(lambda: heard.lost)
