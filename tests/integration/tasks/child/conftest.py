@@ -14,10 +14,12 @@ from typing import Any
 
 import msgpack
 import pytest
+import redis
 import yaml
 
 from tasks.frames import Decoder, encode
 from tasks.messages import Submission, pack
+from tasks.settings import plain_redis
 
 PATIENCE_S = 30.0
 
@@ -108,6 +110,25 @@ def start_child(database_url: str, broker_url: str, tmp_path: Path) -> Iterator[
             ending.callback(child.kill)
             child.next("ready")
             return child
+
+        yield start
+
+
+@pytest.fixture
+def hear(broker_url: str) -> Iterator[Callable[..., Callable[[], bytes]]]:
+    """Listen to channels from now on; each call of what this gives is the next message."""
+    with redis.Redis.from_url(plain_redis(broker_url)) as client, client.pubsub() as heard:
+
+        def told() -> bytes:
+            message = heard.get_message(timeout=PATIENCE_S)
+            assert message is not None, "nothing was told"
+            return bytes(message["data"])
+
+        def start(*channels: str) -> Callable[[], bytes]:
+            heard.subscribe(*channels)
+            for _ in channels:
+                assert heard.get_message(timeout=PATIENCE_S) is not None
+            return told
 
         yield start
 

@@ -13,7 +13,7 @@ from tasks import keys
 from tasks.db import Database
 from tasks.jobs import Job, State
 from tasks.messages import INLINE_BYTES, Submission
-from tasks.notices import unpack_changes, unpack_replies
+from tasks.notices import Change, unpack_changes, unpack_replies
 from tasks.results import unpack_rows
 from tasks.settings import plain_redis
 from tasks.store import change, read
@@ -22,6 +22,7 @@ NewJob = Callable[..., Submission]
 Row = Callable[[Submission], Job]
 Texts = Callable[..., bytes]
 StartChild = Callable[..., Any]
+Hear = Callable[..., Callable[[], bytes]]
 
 
 def rows_of(database: Database, job: Submission) -> list[dict[str, Any]]:
@@ -52,19 +53,15 @@ def test_a_direct_job_gets_its_whole_row_when_it_ends(
 
 
 def test_waiters_are_woken_once_for_a_batch_after_the_commit(
-    start_child: StartChild, broker_url: str, new_job: NewJob, texts: Texts
+    start_child: StartChild, hear: Hear, new_job: NewJob, texts: Texts
 ) -> None:
-    with redis.Redis.from_url(plain_redis(broker_url)).pubsub() as heard:
-        heard.subscribe(keys.reply("door-7"), keys.CHANGES)
-        for _ in range(2):
-            heard.get_message(timeout=5)
-        job = new_job(inputs=texts("a text"), stored=False, reply_to="door-7")
-        child = start_child()
-        child.run(job)
-        child.done(1)
-        messages = [heard.get_message(timeout=5), heard.get_message(timeout=5)]
-    [reply] = unpack_replies(messages[0]["data"])  # type: ignore[index]
-    [changed] = unpack_changes(messages[1]["data"])  # type: ignore[index]
+    told = hear(keys.reply("door-7"), keys.CHANGES)
+    job = new_job(inputs=texts("a text"), stored=False, reply_to="door-7")
+    child = start_child()
+    child.run(job)
+    child.done(1)
+    [reply] = unpack_replies(told())
+    [changed] = unpack_changes(told())
     assert (reply.id, reply.state, reply.has_result) == (job.id, "succeeded", True)
     assert (changed.id, changed.state) == (job.id, "succeeded")
 
@@ -130,33 +127,28 @@ def test_a_cancel_that_comes_while_a_job_runs_keeps_its_result_out(
 
 
 def test_a_job_that_runs_for_long_is_marked_running_under_a_lease(
-    start_child: StartChild, broker_url: str, stored_job: NewJob, row: Row, texts: Texts
+    start_child: StartChild, hear: Hear, stored_job: NewJob, row: Row, texts: Texts
 ) -> None:
     child = start_child({"endless": {"dims": 8, "faults": [{"kind": "hang"}]}})
     job = stored_job(model="endless", inputs=texts("a text"))
-    with redis.Redis.from_url(plain_redis(broker_url)).pubsub() as heard:
-        heard.subscribe(keys.CHANGES)
-        heard.get_message(timeout=5)
-        child.run(job)
-        message = heard.get_message(timeout=10)
-    [changed] = unpack_changes(message["data"])  # type: ignore[index]
+    told = hear(keys.CHANGES)
+    child.run(job)
+    [changed] = unpack_changes(told())
     assert (changed.id, changed.state) == (job.id, "running")
     assert (row(job).state, row(job).worker) == (State.RUNNING, "cpu@test")
 
 
 def test_followers_are_told_how_many_items_of_a_running_job_are_done(
-    start_child: StartChild, broker_url: str, stored_job: NewJob, texts: Texts
+    start_child: StartChild, hear: Hear, stored_job: NewJob, texts: Texts
 ) -> None:
     child = start_child({"slow": {"dims": 8, "seconds_per_cost": 0.1}}, batch_items=1, lanes=1)
     job = stored_job(model="slow", inputs=texts(*"abcdefgh"), costs=[1.0] * 8, lengths=[1] * 8)
-    with redis.Redis.from_url(plain_redis(broker_url)).pubsub() as heard:
-        heard.subscribe(keys.CHANGES)
-        heard.get_message(timeout=5)
-        child.run(job)
-        child.done(1)
-        changes = []
-        while not changes or changes[-1].state != "succeeded":
-            changes += unpack_changes(heard.get_message(timeout=10)["data"])  # type: ignore[index]
+    told = hear(keys.CHANGES)
+    child.run(job)
+    child.done(1)
+    changes: list[Change] = []
+    while not changes or changes[-1].state != "succeeded":
+        changes += unpack_changes(told())
     done = [change.items_done for change in changes if change.items_done]
     assert done == sorted(done)
     assert done
@@ -164,7 +156,7 @@ def test_followers_are_told_how_many_items_of_a_running_job_are_done(
 
 
 def test_a_job_that_kills_its_process_is_given_up_and_its_waiters_are_told(
-    start_child: StartChild, broker_url: str, stored_job: NewJob, row: Row, texts: Texts
+    start_child: StartChild, hear: Hear, stored_job: NewJob, row: Row, texts: Texts
 ) -> None:
     models = {"deadly": {"dims": 8, "faults": [{"kind": "crash", "when_text": "POISON"}]}}
     job = stored_job(model="deadly", inputs=texts("POISON"))
@@ -172,17 +164,14 @@ def test_a_job_that_kills_its_process_is_given_up_and_its_waiters_are_told(
         child = start_child(models, max_attempts=3)
         child.run(job, lost=lost)
         assert child.ended()
-    with redis.Redis.from_url(plain_redis(broker_url)).pubsub() as heard:
-        heard.subscribe(keys.CHANGES)
-        heard.get_message(timeout=5)
-        child = start_child(models, max_attempts=3)
-        child.run(job, lost=2)
-        assert child.done(1) == {str(job.id): "dropped"}
-        message = heard.get_message(timeout=5)
+    told = hear(keys.CHANGES)
+    child = start_child(models, max_attempts=3)
+    child.run(job, lost=2)
+    assert child.done(1) == {str(job.id): "dropped"}
     assert row(job).state is State.FAILED
     assert row(job).error is not None
     assert row(job).error["code"] == "worker_lost"  # type: ignore[index]
-    assert [c.state for c in unpack_changes(message["data"])] == ["failed"]  # type: ignore[index]
+    assert [c.state for c in unpack_changes(told())] == ["failed"]
 
 
 def test_jobs_that_have_not_started_are_handed_back_and_untouched(

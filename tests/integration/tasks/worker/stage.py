@@ -62,7 +62,8 @@ class Books:
     def ended_and_given(self) -> tuple[int, int]:
         """How many jobs have ended and how many were given, at one moment."""
         with self.client.pipeline(transaction=True) as pipe:
-            pipe.hlen("test:ended").llen("test:told")
+            pipe.hlen("test:ended")
+            pipe.llen("test:told")
             ended, given = pipe.execute()
         return int(ended), int(given)
 

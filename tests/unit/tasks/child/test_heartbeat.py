@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgpack
 
 from engine.errors import LoadFailed, LoadReason
@@ -26,7 +28,7 @@ def model(**changes: object) -> ModelState:
     return ModelState(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def beat(*models: ModelState) -> dict[str, object]:
+def beat(*models: ModelState) -> dict[str, Any]:
     snapshot = EngineSnapshot(
         device="cpu",
         models=models,
@@ -45,15 +47,15 @@ def test_a_beat_survives_the_wire() -> None:
     body = beat(model())
     assert (body["name"], body["at"], body["held"], body["waiting"]) == ("cpu@here", 1_000.0, 4, 5)
     assert body["ledger"] == {"budget": 100, "weights": 9, "lent": 1}
-    assert body["stats"]["padded_tokens"] == 52  # type: ignore[index]
+    assert body["stats"]["padded_tokens"] == 52
 
 
 def test_moments_are_told_in_unix_time() -> None:
-    [told] = beat(model(last_used=40.0))["models"]  # type: ignore[misc, attr-defined]
+    [told] = beat(model(last_used=40.0))["models"]
     assert told["last_used"] == 990.0
 
 
 def test_a_model_that_failed_says_why() -> None:
     failed = model(phase=Phase.FAILED, last_error=LoadFailed("no such file", LoadReason.NOT_FOUND))
-    [told] = beat(failed)["models"]  # type: ignore[misc, attr-defined]
+    [told] = beat(failed)["models"]
     assert (told["state"], told["last_error"]["code"]) == ("failed", "model_load_failed")

@@ -169,13 +169,14 @@ def _busy(holding: Holding[None], cost_ms: float = 1800.0) -> None:
 
 
 def test_an_idle_device_listens_and_a_busy_one_does_not(holding: Holding[None]) -> None:
-    assert holding.idle
+    idle = [holding.idle]
     holding.add(held("job"))
-    assert not holding.idle
+    idle.append(holding.idle)
     holding.batch_started(1, ["job"], 60.0, 0.0)
-    assert not holding.idle
+    idle.append(holding.idle)
     holding.batch_ended(1, 0.1)
-    assert holding.idle
+    idle.append(holding.idle)
+    assert idle == [True, False, False, True]
 
 
 def test_a_busy_device_s_worker_looks_for_more_only_shortly_before_it_is_free() -> None:
