@@ -34,7 +34,7 @@ def stack(start_stack: StartStack) -> Any:
         budget="300MiB",
         models={
             "cold": fake(load_seconds=1.0),
-            "cold-again": fake(load_seconds=1.0),
+            **{f"cold-{n}": fake(load_seconds=1.0) for n in range(3)},
             "left": fake(bytes=200 * MIB, load_seconds=0.2),
             "right": fake(bytes=200 * MIB, load_seconds=0.2),
             "giant": fake(bytes=400 * MIB),
@@ -92,20 +92,25 @@ def test_one_poisoned_item_of_eight_callers_fails_alone(someone: Any) -> None:
     assert {job["attempts"] for job in jobs} == {1}
 
 
-def test_many_cold_requests_load_a_model_once_and_wait_no_longer_than_its_load(someone: Any) -> None:
+def test_many_cold_requests_load_a_model_once_and_later_ones_not_again(someone: Any) -> None:
     with ThreadPoolExecutor(64) as pool:
         answers = list(pool.map(lambda n: someone.post([f"text {n}"], "cold", wait=30), range(64)))
+    with ThreadPoolExecutor(8) as pool:
+        answers += pool.map(lambda n: someone.post([f"more {n}"], "cold", wait=30), range(200))
     assert {answer.json()["status"] for answer in answers} == {"succeeded"}
     assert loads(someone, "cold") == 1
     assert {answer.json()["attempts"] for answer in answers} == {1}
 
 
-def test_a_cold_job_tells_how_long_it_waited_for_the_load(someone: Any) -> None:
-    job = someone.post(["a text"], "cold-again", wait=30).json()
-    timings = job["timings"]
-    assert timings["load_ms"] == pytest.approx(1000, rel=0.25)
-    parts = sum(value for name, value in timings.items() if name != "total_ms")
-    assert parts == pytest.approx(timings["total_ms"], rel=0.02)
+def test_a_cold_job_takes_little_longer_than_the_load_and_tells_its_parts(someone: Any) -> None:
+    """The best of three, as what else the machine does is in each of them."""
+    answers = [someone.post(["a text"], f"cold-{n}", wait=30) for n in range(3)]
+    assert min(answer.elapsed.total_seconds() for answer in answers) <= 1.0 + 0.3
+    for answer in answers:
+        timings = answer.json()["timings"]
+        assert timings["load_ms"] == pytest.approx(1000, rel=0.25)
+        parts = sum(value for name, value in timings.items() if name != "total_ms")
+        assert parts == pytest.approx(timings["total_ms"], rel=0.02)
 
 
 def test_two_models_of_which_one_fits_both_serve(someone: Any) -> None:
@@ -155,6 +160,15 @@ def test_text_over_the_limit_is_cut_with_a_mark_or_refused_with_the_count(someon
     assert refused["status"] == "failed"
     assert refused["error"]["code"] == "text_too_long"
     assert "402" in refused["error"]["message"]
+
+
+@pytest.mark.parametrize("characters", [500, 2000, 2500, 3000, 8000])
+def test_text_without_spaces_is_served_at_any_length(someone: Any, characters: int) -> None:
+    text = "".join(chr(0x4E00 + n % 2000) for n in range(characters))
+    item = someone.post([text], MINILM, wait=60).json()["result"]["items"][0]
+    assert item["dense"]["dims"] == 384
+    assert item["truncated"] is True
+    assert someone.post(["and the next one"], MINILM, wait=60).json()["status"] == "succeeded"
 
 
 def test_a_text_well_under_the_limit_is_read_to_its_end(someone: Any) -> None:

@@ -108,6 +108,19 @@ def test_postgres_killed_under_load(stack: Any, someone: Any, load: list[str]) -
     settled(someone, load)
 
 
+def test_a_result_computed_while_postgres_is_away_is_written_when_it_is_back(stack: Any, someone: Any) -> None:
+    id_ = someone.submit(["word " * 200], "slow")
+    with someone.client.stream("GET", f"/v1/jobs/{id_}/events") as events:
+        next(line for line in events.iter_lines() if line == "event: running")
+    stack.part("postgres").kill()
+    # A look waits for the database for seconds, and the job takes one.
+    answer = someone.client.get(f"/v1/jobs/{id_}")
+    stack.part("postgres").start()
+    assert (answer.status_code, "Retry-After" in answer.headers) == (503, True)
+    settled(someone, [id_])
+    assert someone.job(id_)["attempts"] == 1
+
+
 def test_a_waiting_call_is_answered_although_the_broker_lost_everything_meanwhile(stack: Any, someone: Any) -> None:
     answers: list[Any] = []
     call = threading.Thread(target=lambda: answers.append(someone.post(["word " * 300], "slow", wait=60)))
