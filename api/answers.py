@@ -137,7 +137,9 @@ async def until_end(services: Services, waiter: Waiter, job: Submission, form: F
             if signal is Nudge.TIMEOUT or signal is Nudge.CLOSING:
                 ends.labels("timeout" if signal is Nudge.TIMEOUT else "closing").inc()
                 return None
-            if isinstance(signal, Reply) and (signal.result is not None or not signal.has_result):
+            # A repeat waits for the first one's job, of which its own submission says neither id nor times.
+            ours = isinstance(signal, Reply) and signal.id == job.id
+            if isinstance(signal, Reply) and ours and (signal.result is not None or not signal.has_result):
                 ends.labels("done").inc()
                 return End(ended_job(queued_job(job), signal), signal.result)
             if (end := await _try_look(services, waiter.id)) is not None:

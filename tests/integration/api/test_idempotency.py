@@ -59,6 +59,21 @@ async def test_a_repeat_may_wait_for_the_first_ones_end(api: Api, idle_consumer:
     assert response.json()["result"]["items"]
 
 
+async def test_a_repeat_that_waits_beside_the_first_is_told_of_the_same_job(
+    api: Api, idle_consumer: Consumer, until: Until
+) -> None:
+    first = asyncio.create_task(api.submit("cat", headers=KEY, wait=20))
+    await until(lambda: len(api.services.waiting) == 1)
+    await asyncio.to_thread(idle_consumer.wait_taken, 1)
+    second = asyncio.create_task(api.submit("cat", headers=KEY, wait=20))
+    (job,) = idle_consumer.taken
+    await until(lambda: len(api.services.waiting._waiters.get(job.id, ())) == 2)
+    idle_consumer.release()
+    told = (await first).json()
+    assert (await second).json() == told
+    assert told["id"] == str(job.id)
+
+
 async def test_a_failed_job_keeps_its_key(api: Api, consumer: Consumer) -> None:
     first = await api.submit("", headers=KEY, wait=10)
     second = await api.submit("", headers=KEY, wait=10)
