@@ -22,13 +22,12 @@ from deploy.embedded import family
 from deploy.embedded.accounts import Account, unprivileged
 from deploy.embedded.errors import EmbeddedError
 from deploy.embedded.passwords import keep_password
-from deploy.embedded.ports import chosen
 from deploy.embedded.process import Command, Process
+from deploy.embedded.server import EmbeddedServer
 
 USER = "roost"
 DATABASE = "roost"
 _SOCKET_PATH_LIMIT = 90
-_START_S = 60.0
 ENDING_S = 20.0
 """How long to wait for a server that is already ending."""
 SETTINGS: Mapping[str, str] = {
@@ -47,35 +46,17 @@ SETTINGS: Mapping[str, str] = {
 """Durable commits, few and short connections, many small updates, a disk without seeks."""
 
 
-class PostgresServer:
+class PostgresServer(EmbeddedServer):
     """A cluster in a folder: created at the first start, recovered at a start after a crash, kept for ever."""
 
+    name = "postgres"
+    title = "PostgreSQL"
+    start_s = 60.0
+
     def __init__(self, folder: Path, log: Path, *, port: int = 0, settings: Mapping[str, str] | None = None) -> None:
-        self.folder = folder.absolute()
-        self.log = log.absolute()
-        self.port = chosen(port)
+        super().__init__(folder, log, port=port)
         self.settings = {**SETTINGS, **(settings or {})}
         self._binaries = find_binaries()
-        self._process: Process | None = None
-
-    name = "postgres"
-
-    @property
-    def where(self) -> str:
-        """The address it listens on."""
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def started(self) -> bool:
-        """Whether it runs now."""
-        return self._process is not None and self._process.alive
-
-    @property
-    def process(self) -> Process:
-        """The server's process. Raises EmbeddedError before the first start."""
-        if self._process is None:
-            raise EmbeddedError("PostgreSQL was not started")
-        return self._process
 
     @property
     def password(self) -> str:
@@ -98,49 +79,32 @@ class PostgresServer:
             autocommit=True,
         )
 
-    def begin(self) -> None:
-        """Start without waiting. The first start creates the cluster, which takes seconds."""
+    def await_ready(self, timeout_s: float) -> None:
+        """Block until it answers and our database exists. Raises NotReadyError."""
+        super().await_ready(timeout_s)
+        with self.connect() as connection:
+            if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone():
+                connection.execute(f'CREATE DATABASE "{DATABASE}"')
+
+    def _command(self) -> Command:
+        """Its command; the first one creates the cluster, which takes seconds."""
         data = self.folder / "data"
         self.folder.mkdir(parents=True, exist_ok=True)
         account = unprivileged(data, [self._binaries, self.folder])
         if not (data / "PG_VERSION").exists():
             self._create(data, account)
         _remove_stale_pid(data)
-        self._process = Process(
-            Command(
-                name="postgres",
-                argv=(str(self._binaries / "postgres"), "-D", str(data), *self._options(account)),
-                log=self.log,
-                env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "TZ": "UTC"},
-                cwd=Path("/"),
-                stop_signal=signal.SIGINT,
-                orphan_signal=signal.SIGINT,
-                stop_timeout_s=20.0,
-                account=account,
-            )
+        return Command(
+            name=self.name,
+            argv=(str(self._binaries / "postgres"), "-D", str(data), *self._options(account)),
+            log=self.log,
+            env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "TZ": "UTC"},
+            cwd=Path("/"),
+            stop_signal=signal.SIGINT,
+            orphan_signal=signal.SIGINT,
+            stop_timeout_s=20.0,
+            account=account,
         )
-        self._process.start()
-
-    def await_ready(self, timeout_s: float = _START_S) -> None:
-        """Block until it answers and our database exists. Raises NotReadyError."""
-        self.process.await_ready(self._answers, timeout_s)
-        with self.connect() as connection:
-            if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone():
-                connection.execute(f'CREATE DATABASE "{DATABASE}"')
-
-    def start(self, timeout_s: float = _START_S) -> None:
-        """Start and wait until it answers."""
-        self.begin()
-        self.await_ready(timeout_s)
-
-    def stop(self) -> bool:
-        """End it with a checkpoint; open connections are closed. False when it had to be killed."""
-        return self._process is None or self._process.stop()
-
-    def kill(self) -> None:
-        """Kill the postmaster and every backend at once; the next start recovers from the log."""
-        if self._process is not None:
-            self._process.kill()
 
     def _answers(self) -> bool:
         try:

@@ -12,82 +12,40 @@ from pathlib import Path
 from urllib.parse import quote
 
 from deploy.embedded.errors import EmbeddedError
-from deploy.embedded.ports import chosen
-from deploy.embedded.process import Command, Process
-
-_START_S = 30.0
+from deploy.embedded.process import Command
+from deploy.embedded.server import EmbeddedServer
 
 
-class ValkeyServer:
-    """Append-only, flushed every second, never evicting: a broker, not a cache."""
-
-    def __init__(self, folder: Path, log: Path, *, port: int = 0, password: str = "") -> None:
-        self.folder = folder.absolute()
-        self.log = log.absolute()
-        self.port = chosen(port)
-        self.password = password
-        self._program = find_program()
-        self._process: Process | None = None
+class ValkeyServer(EmbeddedServer):
+    """Append-only, flushed every second, never evicting: a broker, not a cache. A kill may lose a second of writes."""
 
     name = "valkey"
+    title = "Valkey"
+    start_s = 30.0
 
-    @property
-    def where(self) -> str:
-        """The address it listens on."""
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def started(self) -> bool:
-        """Whether it runs now."""
-        return self._process is not None and self._process.alive
-
-    @property
-    def process(self) -> Process:
-        """The server's process. Raises EmbeddedError before the first start."""
-        if self._process is None:
-            raise EmbeddedError("Valkey was not started")
-        return self._process
+    def __init__(self, folder: Path, log: Path, *, port: int = 0, password: str = "") -> None:
+        super().__init__(folder, log, port=port)
+        self.password = password
+        self._program = find_program()
 
     def url(self, database: int = 0, *, scheme: str = "roost") -> str:
         """`roost://…` for our transport, `redis://…` for others; with the password, if there is one."""
         secret = f":{quote(self.password)}@" if self.password else ""
         return f"{scheme}://{secret}127.0.0.1:{self.port}/{database}"
 
-    def begin(self) -> None:
-        """Start without waiting."""
+    def _command(self) -> Command:
         # Its files hold what callers sent, and are written readable by all.
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._process = Process(
-            Command(
-                name="valkey",
-                argv=(str(self._program), "-"),
-                log=self.log,
-                env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C"},
-                cwd=self.folder,
-                # By standard input, so that a password is in no list of processes.
-                stdin=self._configuration().encode(),
-                orphan_signal=signal.SIGTERM,
-            )
+        return Command(
+            name=self.name,
+            argv=(str(self._program), "-"),
+            log=self.log,
+            env={"PATH": os.environ.get("PATH", ""), "LC_ALL": "C"},
+            cwd=self.folder,
+            # By standard input, so that a password is in no list of processes.
+            stdin=self._configuration().encode(),
+            orphan_signal=signal.SIGTERM,
         )
-        self._process.start()
-
-    def await_ready(self, timeout_s: float = _START_S) -> None:
-        """Block until it answers with its data loaded. Raises NotReadyError."""
-        self.process.await_ready(self._answers, timeout_s)
-
-    def start(self, timeout_s: float = _START_S) -> None:
-        """Start and wait until it answers."""
-        self.begin()
-        self.await_ready(timeout_s)
-
-    def stop(self) -> bool:
-        """End it with its data on disk. False when it had to be killed."""
-        return self._process is None or self._process.stop()
-
-    def kill(self) -> None:
-        """Kill it at once: up to a second of writes may be lost."""
-        if self._process is not None:
-            self._process.kill()
 
     def _answers(self) -> bool:
         try:

@@ -93,7 +93,13 @@ def test_no_text_is_shown_of_a_job(someone: Any, flower: httpx.Client, shown: Sh
     id_ = someone.submit([f"{SECRET} POISON " * repeats], "touchy")
     someone.end(id_)
     shown(id_)
-    columns = {"draw": 1, "start": 0, "length": 100, "order[0][column]": 0, "columns[0][data]": "name"}
+    columns: dict[str, str | int] = {
+        "draw": 1,
+        "start": 0,
+        "length": 100,
+        "order[0][column]": 0,
+        "columns[0][data]": "name",
+    }
     pages = [
         flower.get(f"/task/{id_}"),
         flower.get(f"/api/task/info/{id_}"),
