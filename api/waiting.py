@@ -51,6 +51,13 @@ def is_over(signal: Signal) -> bool:
     return isinstance(signal, Nudge) and signal is not Nudge.LOOK
 
 
+def _weight(signal: Signal | None) -> int:
+    """How much a signal says, compared with others that may come at the same time."""
+    if isinstance(signal, Reply):
+        return 2
+    return int(signal is Nudge.GONE or signal is Nudge.CLOSING)
+
+
 class Waiter:
     """One caller's interest in one job. `direct` is the job's submission for as long as it has no row."""
 
@@ -66,8 +73,11 @@ class Waiter:
         self._future: asyncio.Future[None] | None = None
 
     def notify(self, signal: Signal) -> None:
-        """Wake the caller. A reply is never replaced by something that says less."""
-        if not isinstance(self._pending, Reply):
+        """Wake the caller. What it has not heard yet is replaced only by something that says as much.
+
+        A reply says all. That the wait must end, said once, would not be said again; a time-out would.
+        """
+        if _weight(signal) >= _weight(self._pending):
             self._pending = signal
         if self._future is not None and not self._future.done():
             self._future.set_result(None)

@@ -56,6 +56,24 @@ async def test_a_reply_is_not_replaced_by_a_change(waiting: Waiting) -> None:
         assert isinstance(await waiter.next(soon()), Reply)
 
 
+@pytest.mark.parametrize("over", [Nudge.CLOSING, Nudge.GONE])
+async def test_that_nobody_may_wait_any_more_is_not_replaced_by_a_change(waiting: Waiting, over: Nudge) -> None:
+    id_ = uuid4()
+    with waiting.open(id_) as waiter:
+        waiter.notify(over)
+        waiting.on_changes([Change(id_, "failed", 2)])
+        waiter.notify(Nudge.LOOK)
+        assert await waiter.next(soon(0)) is over
+
+
+async def test_a_reply_is_heard_even_if_this_process_is_about_to_end(waiting: Waiting) -> None:
+    id_ = uuid4()
+    with waiting.open(id_) as waiter:
+        waiting.close()
+        waiting.on_replies([reply(id_)])
+        assert isinstance(await waiter.next(soon()), Reply)
+
+
 async def test_all_who_wait_for_a_job_are_woken(waiting: Waiting) -> None:
     id_ = uuid4()
     with waiting.open(id_) as one, waiting.open(id_) as other:
