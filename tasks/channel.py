@@ -112,11 +112,17 @@ class Channel(redis.Channel):  # type: ignore[misc]
         return len(taken) // 2
 
     def reconsider(self) -> None:
-        """Look at the queues, if that is wanted and no bell that we hear would tell us of anything there."""
+        """Look at the queues, if that is wanted and no bell will tell us of what is there.
+
+        While we listen, all bells are heard that were rung meanwhile, but for those of queues that had no room before.
+        """
         if self.paused or self.pulls is None or not self.pulls.wanting:
             return
-        if not self._in_poll or not self._listening.issuperset(source.queue for source in self._plan().sources):
-            self.pull()
+        if self.pulls.listening:
+            heard = not self._in_poll or self._listening.issuperset(source.queue for source in self._plan().sources)
+            if heard:
+                return
+        self.pull()
 
     def basic_consume(self, queue: str, *args: Any, **kwargs: Any) -> Any:
         """Consume from a queue; what needs no ack is not recorded."""
@@ -125,14 +131,16 @@ class Channel(redis.Channel):  # type: ignore[misc]
         return super().basic_consume(queue, *args, **kwargs)
 
     def close(self) -> None:
-        """Leave at once. A token that was on its way to us is lost, so the bells are rung for others."""
+        """Send the last acks and leave at once. A token that was on its way to us is lost, so the bells are rung."""
         waiting, self._in_poll = self._in_poll, None
-        if waiting:
-            waiting.disconnect()
-            try:
+        try:
+            if self._qos is not None:
+                self._qos.flush()
+            if waiting:
+                waiting.disconnect()
                 self._ring(self._listening)
-            except self.connection_errors as error:
-                log.debug("bells not rung at close: %s", type(error).__name__)
+        except self.connection_errors as error:
+            log.debug("acks and bells left at close: %s", type(error).__name__)
         super().close()
 
     def _brpop_start(self, timeout: float | None = None) -> None:

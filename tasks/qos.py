@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _RESTORE_MOST = 200
+_ACKS_AT_ONCE, _ACK_DELAY_S = 256, 0.005
 
 
 class QoS(redis.QoS):  # type: ignore[misc]
-    """The messages a channel holds. An ack is kept until the end of the event loop's turn, and all go at once."""
+    """The messages a channel holds. In an event loop an ack is kept for a moment, so that many go at once."""
 
     channel: Channel
 
@@ -45,20 +46,26 @@ class QoS(redis.QoS):  # type: ignore[misc]
         else:
             super().append(message, delivery_tag)
 
-    def adopt(self, messages: Iterable[Any]) -> None:
-        """Hold messages that were delivered on an earlier connection."""
+    def adopt(self, messages: Iterable[Any], acked: Sequence[str]) -> None:
+        """Hold messages that were delivered on an earlier connection, and send the acks that it could not."""
         for message in messages:
             message.channel = self.channel
             self._quick_append(message.delivery_tag, message)
         self.renew()
+        self.acked += acked
+        self.flush()
 
     def ack(self, delivery_tag: str) -> None:
         """The message is done with. On a channel that was closed it stays in `acked` for the next one."""
         self.acked.append(delivery_tag)
         self._quick_ack(delivery_tag)
         connection = self.channel.connection
-        if connection is not None and connection.loop is None:
+        if connection is None:
+            return
+        if connection.loop is None or len(self.acked) >= _ACKS_AT_ONCE:
             self.flush()
+        elif len(self.acked) == 1:
+            connection.loop.call_later(_ACK_DELAY_S, self.flush)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
         """Drop the message, or put it back marked as redelivered."""
@@ -70,7 +77,7 @@ class QoS(redis.QoS):  # type: ignore[misc]
 
     def flush(self) -> None:
         """Send the acks that have gathered. They are kept if that fails."""
-        if self.acked:
+        if self.acked and not self.channel.closed:
             done = self.acked[:]
             self.channel.script(ACK, [self.unacked_key, self.unacked_index_key, keys.HELD], done)
             del self.acked[: len(done)]
@@ -117,10 +124,9 @@ class QoS(redis.QoS):  # type: ignore[misc]
         self._delivered.clear()
 
     def restore_unacked_once(self, stderr: Any = None) -> None:
-        """At close: send the last acks and put the rest back. Without the server, the leases see to that."""
+        """At close: put back what is not acked. Without the server, the leases see to that."""
         self._on_collect.cancel()
         try:
-            self.flush()
             if self.restore_at_shutdown and self.channel.do_restore:
                 self.restore_unacked()
         except self.channel.connection_errors as error:

@@ -2,9 +2,8 @@
 
 The stock transport takes one message at a time by BRPOP and records it afterwards, so a consumer killed in between
 loses it. This one blocks on *bells*, lists that hold no messages, and then takes many messages from all its queues in
-one script that records them as it takes them (see `tasks.pull_script`). Acks go out once for each turn of the event
-loop. What a consumer holds is under a lease which it renews, so the messages of a dead one return soon and those of a
-live one never do.
+one script that records them as it takes them (see `tasks.pull_script`). Acks go out many at a time. What a consumer
+holds is under a lease which it renews, so the messages of a dead one return soon and those of a live one never do.
 
 Messages look as kombu's own do, so other Celery programs work beside it through either transport. It leans on names
 that kombu does not promise to keep; `register` checks them.
@@ -20,7 +19,6 @@ from kombu.transport import TRANSPORT_ALIASES, redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from tasks.channel import Channel
-from tasks.qos import QoS
 
 SCHEME, SECURE_SCHEME = "roost", "roosts"
 
@@ -34,30 +32,17 @@ class Transport(redis.Transport):  # type: ignore[misc]
     loop: Hub | None = None
 
     def register_with_event_loop(self, connection: Any, loop: Hub) -> None:
-        """Consume from Celery's event loop: acks once a turn, leases and the watch by its timer."""
+        """Consume from Celery's event loop, which also sees to acks, leases and the watch."""
         super().register_with_event_loop(connection, loop)
         self.loop = loop
-        loop.on_tick.add(self._flush)
         lease = self.client.transport_options.get("visibility_timeout", Channel.visibility_timeout)
         loop.call_repeatedly(lease / 4, self._renew)
         loop.call_repeatedly(1.0, self._watch)
 
-    def close_connection(self, connection: Any) -> None:
-        """Leave the event loop and close all channels."""
-        if self.loop is not None:
-            self.loop.on_tick.discard(self._flush)
-        super().close_connection(connection)
-
-    def _held(self) -> list[QoS]:
-        return [channel._qos for channel in self.channels if channel._qos is not None]
-
-    def _flush(self) -> None:
-        for qos in self._held():
-            qos.flush()
-
     def _renew(self) -> None:
-        for qos in self._held():
-            qos.renew()
+        for channel in self.channels:
+            if channel._qos is not None:
+                channel._qos.renew()
 
     def _watch(self) -> None:
         """Start over after ten seconds without a word: the server answers each second, even if only with nothing.
@@ -110,7 +95,7 @@ _LEANT_ON: dict[Any, tuple[str, ...]] = {
         "visibility_timeout",
         "_flush",
     ),
-    redis.Transport: ("_deliver", "register_with_event_loop", "close_connection", "brpop_timeout"),
+    redis.Transport: ("_deliver", "register_with_event_loop", "brpop_timeout"),
     redis.MultiChannelPoller: ("on_poll_start", "maybe_restore_messages", "maybe_check_brpop_health"),
     redis.PublishBatch: ("add",),
 }

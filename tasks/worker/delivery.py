@@ -48,10 +48,10 @@ class DoorbellDelivery:
 
     def adopt(self, messages: Sequence[Any], earlier: Delivery | None) -> None:
         """Hold them under the new connection, and send the acks that the old one could not."""
+        acked = list[str]()
         if isinstance(earlier, DoorbellDelivery):
-            self.channel.qos.acked += earlier.channel.qos.acked
-            earlier.channel.qos.acked = []
-        self.channel.qos.adopt(messages)
+            acked, earlier.channel.qos.acked = earlier.channel.qos.acked, acked
+        self.channel.qos.adopt(messages, acked)
 
     def restore(self, messages: Sequence[Any], *, marked: bool) -> None:
         """Put them back in one call."""

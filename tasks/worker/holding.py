@@ -9,8 +9,9 @@ not started, so a backfill never keeps it out. One bulk job is always let in, so
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from catalog.terms import Lane
@@ -188,7 +189,7 @@ class Holding(Generic[R]):
         """What to pull: the interactive lane first, the buckets of a lane taking turns at being first."""
         if not self.open:
             return Plan((), self._limits.pull_ms)
-        lanes = _by_lane(queues)
+        lanes = _by_lane(tuple(queues))
         jobs = self._limits.pull_jobs - len(self._held)
         bulk = self._sums[Lane.BULK]
         room = {Lane.INTERACTIVE: self._interactive_ms, Lane.BULK: self._interactive_ms - bulk.ms + bulk.started_ms}
@@ -230,7 +231,8 @@ def _expected_s(jobs: Sequence[Held[R]]) -> float:
     return said + max((held.batch_s for held in jobs if held.batch_s is not None), default=0.0)
 
 
-def _by_lane(queues: Iterable[str]) -> Mapping[Lane | None, list[Source]]:
+@lru_cache(maxsize=8)
+def _by_lane(queues: tuple[str, ...]) -> Mapping[Lane | None, list[Source]]:
     """The job queues of each lane; under None the others, such as that of the sweeps."""
     lanes: dict[Lane | None, list[Source]] = {}
     for queue in queues:

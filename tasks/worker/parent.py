@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _TICK_S = 0.25
 _LOOK_S = 0.02
 _GOODBYE_S = 3.0
-_EVENTS_AT_ONCE = 512
+_EVENTS_AT_ONCE, _EVENTS_S = 512, 0.1
 
 
 class Parent:
@@ -45,6 +45,7 @@ class Parent:
         )
         self._delivery: Delivery | None = None
         self._connected = False
+        self._eventer: Any = None
         self._late: list[tuple[JobRequest, str, float, str | None]] = []
         self._unsent: list[tuple[str, bytes, int]] = []
         self._cancelled: set[str] = set()
@@ -65,12 +66,14 @@ class Parent:
         for owner in owners:
             owner.eventer = consumer.event_dispatcher
             state.task_reserved(owner)
-        if consumer.event_dispatcher is not None:
-            # Celery flushes at the end of each turn anyway; 24, its default, costs a publish for every few jobs.
-            consumer.event_dispatcher.buffer_limit = _EVENTS_AT_ONCE
+        self._eventer = consumer.event_dispatcher
+        if self._eventer is not None:
+            # Celery would publish after each turn of the loop; each publish takes longer than a job.
+            self._eventer.on_send_buffered, self._eventer.buffer_limit = None, _EVENTS_AT_ONCE
         self._link.register(hub)
         hub.on_tick.add(self._flush)
         hub.call_repeatedly(_TICK_S, self._tick)
+        hub.call_repeatedly(_EVENTS_S, self._send_events)
         hub.call_repeatedly(_LOOK_S, self._reconsider)
         self._connected = True
         for owner, status, runtime_s, code in late:
@@ -79,6 +82,7 @@ class Parent:
     def detach(self) -> None:
         """The connection is gone and another will come; until then `idle` is called instead of the message loop."""
         self._connected = False
+        self._eventer = None
         self._link.unregister()
 
     def idle(self) -> None:
@@ -161,8 +165,13 @@ class Parent:
             return
         try:
             self._delivery.keep()
+            self._send_events()
         except Exception as error:  # noqa: BLE001 - the broker is away; leases and the sweeper see to the rest
             log.warning("acks not sent: %s", type(error).__name__)
+
+    def _send_events(self) -> None:
+        if self._eventer is not None:
+            self._eventer.flush()
 
     def _frame(self, frame: Sequence[Any]) -> None:
         now = time.monotonic()
@@ -176,8 +185,6 @@ class Parent:
                     fresh.owner.on_accepted(self._link.pid, now)
             case ["ended", batch]:
                 self.holding.batch_ended(batch, now)
-                if self.holding.idle:
-                    self._reconsider()
             case ["loading", model, limit_s]:
                 self.holding.load_started(model, limit_s, now)
             case ["loaded", model]:

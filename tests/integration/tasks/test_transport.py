@@ -244,7 +244,7 @@ def test_nothing_is_renewed_that_was_acked(
     assert not client.exists("unacked_index")
 
 
-def test_acks_within_an_event_loop_go_out_together_at_its_next_turn(
+def test_acks_within_an_event_loop_go_out_together_a_moment_later(
     client: redis.Redis, publisher: Publisher, connect: Connect, new_job: NewJob
 ) -> None:
     hub, connection = Hub(), connect()
@@ -257,7 +257,8 @@ def test_acks_within_an_event_loop_go_out_together_at_its_next_turn(
     for message in inbox.messages:
         message.ack()
     assert client.hlen("unacked") == 3
-    next(turns)
+    while client.hlen("unacked") == 3:
+        next(turns)
     assert client.hlen("unacked") == 0
     hub.close()
 

@@ -29,7 +29,7 @@ def test_a_kombu_without_such_a_name_is_refused_with_what_to_do(monkeypatch: pyt
     [
         (Channel, redis.Channel, {"script", "pull", "reconsider", "_ring", "_plan", "_hand_over"}),
         (QoS, redis.QoS, {"adopt", "flush", "renew", "restore", "_restore"}),
-        (transport.Transport, redis.Transport, {"_held", "_flush", "_renew", "_watch"}),
+        (transport.Transport, redis.Transport, {"_renew", "_watch"}),
     ],
 )
 def test_every_method_but_those_we_add_replaces_one_of_kombu(ours: type, stock: type, added: set[str]) -> None:
