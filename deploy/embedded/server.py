@@ -1,4 +1,4 @@
-"""What the servers of the stack have in common: one process in a folder of ours, on loopback, begun as often as needed."""
+"""What the servers of the stack have in common: one process in a folder of ours, on loopback, begun again at will."""
 
 from __future__ import annotations
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import TYPE_CHECKING, Any
 
 import msgpack
 import numpy as np
 import pytest
+from sqlalchemy import text
 
 from api.schemas import FailedResult, ResultObject
 
 if TYPE_CHECKING:
+    from tasks.db import Database
     from tests.integration.api.conftest import Api, Consumer, Start
+
+
+LOOKS = {"self": "get", "result": "get", "events": "get", "cancel": "post", "retry": "post"}
 
 
 async def ended(api: Api, *items: Any, **fields: Any) -> dict[str, Any]:
@@ -101,3 +107,18 @@ async def test_a_failed_job_tells_its_error_and_its_items(api: Api, consumer: Co
     assert (response.status_code, failed.status) == (422, "failed")
     assert failed.items is not None
     assert [item.id for item in failed.items] == ["a", None]
+
+
+async def test_a_job_is_gone_once_its_retention_is_over(api: Api, consumer: Consumer, database: Database) -> None:
+    urls = (await ended(api, "cat", retention_s=60))["urls"]
+    over = text("UPDATE jobs SET expires_at = now() - interval '1 s'")
+    await asyncio.to_thread(database.run, lambda connection: connection.execute(over) and None)
+    answers = {name: await getattr(api.http, verb)(urls[name]) for name, verb in LOOKS.items()}
+    assert {name: answer.status_code for name, answer in answers.items()} == {
+        "self": 404,
+        "result": 410,
+        "events": 404,
+        "cancel": 404,
+        "retry": 404,
+    }
+    assert {answer.json()["error"]["code"] for answer in answers.values()} == {"job_not_found", "result_expired"}

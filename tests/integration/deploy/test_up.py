@@ -18,7 +18,8 @@ import redis
 
 from deploy.embedded import family, report
 from deploy.embedded.ports import free_port
-from tasks.settings import plain_redis
+from deploy.environment import shown
+from tasks.settings import Settings, plain_redis
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +118,8 @@ def test_one_command_runs_it_all_restarts_what_dies_and_keeps_the_data(up: Calla
     first = up()
     before = first.pids()
     assert set(before) == {"valkey", "postgres", "api", "cpu", "jobs", "beat", "flower"}
+    printed = [line.split()[0] for line in first.lines if line.startswith("ROOST_")]
+    assert printed == [row.variable for row in shown(Settings())]
     status = json.loads(first.roost("status", "--json").stdout)
     assert status["ready"]
     assert "//roost:***@" in status["urls"]["database"]
