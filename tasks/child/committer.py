@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from uuid import UUID
 
 from tasks import notices
 from tasks.child.wakes import Wakes
 from tasks.db import Database
-from tasks.errors import StoreUnavailable, TaskError, as_data
+from tasks.errors import Overloaded, StoreUnavailable, TaskError, as_data
 from tasks.jobs import State
 from tasks.messages import Completion
 from tasks.store.finish import Ended, finish
@@ -83,40 +82,45 @@ class Committer:
             try:
                 self._write(batch)
             except Exception:
-                log.exception("results of %d jobs could not be written", len(batch))
+                log.exception("what became of %d jobs could not be told; their rows say it", len(batch))
+                self._committed([(ending.key, "dropped", ending.runtime_s, None) for ending in batch])
 
     def _write(self, batch: Sequence[Ending]) -> None:
-        ended = self._commit([ending.completion for ending in batch])
-        by_id = {outcome.id: outcome for outcome in ended}
-        self._wake(batch, by_id)
+        written = self._commit([ending.completion for ending in batch])
+        self._wake(written)
         report = []
-        for ending in batch:
-            outcome = by_id.get(ending.completion.submission.id)
-            code = None if ending.completion.error is None else str(ending.completion.error["code"])
-            report.append((ending.key, _status(ending.completion, outcome), ending.runtime_s, code))
+        for ending, (completion, outcome) in zip(batch, written, strict=True):
+            code = None if completion.error is None else str(completion.error["code"])
+            report.append((ending.key, _status(completion, outcome), ending.runtime_s, code))
         self._committed(report)
 
-    def _commit(self, completions: Sequence[Completion]) -> list[Ended]:
-        """Write all in one transaction, for as long as the database takes. A row it refuses fails alone."""
+    def _commit(self, completions: Sequence[Completion]) -> list[tuple[Completion, Ended]]:
+        """Write all in one transaction, for as long as the database takes. A row it refuses fails alone.
+
+        When it refuses even that, the job is let go: without a message the sweeper finds it, and it is tried again.
+        Returns what was written and what came of it, in order.
+        """
+        refused = False
         while True:
             try:
-                return list(self._database.run(finish, completions))
-            except StoreUnavailable:
+                return list(zip(completions, self._database.run(finish, completions), strict=True))
+            except (StoreUnavailable, Overloaded):
                 log.warning("database away; %d results are kept until it is back", len(completions))
             except Exception:
                 if len(completions) > 1:
                     half = len(completions) // 2
                     return self._commit(completions[:half]) + self._commit(completions[half:])
-                log.exception("the database refused the result of job %s", completions[0].submission.id)
-                return list(self._database.run(finish, [_refused(completions[0])]))
+                id_ = completions[0].submission.id
+                log.exception("the database refused the result of job %s", id_)
+                if refused:
+                    return [(completions[0], Ended(id_, 0, None, applied=False))]
+                refused, completions = True, [_refused(completions[0])]
 
-    def _wake(self, batch: Sequence[Ending], by_id: Mapping[UUID, Ended]) -> None:
+    def _wake(self, written: Sequence[tuple[Completion, Ended]]) -> None:
         changes = []
         replies: dict[str, list[notices.Reply]] = {}
-        for ending in batch:
-            completion = ending.completion
-            outcome = by_id.get(completion.submission.id)
-            if outcome is None or not outcome.applied or outcome.state is None:
+        for completion, outcome in written:
+            if not outcome.applied or outcome.state is None:
                 continue
             changes.append(notices.Change(outcome.id, outcome.state.value, outcome.version))
             address = completion.submission.reply_to
@@ -135,8 +139,8 @@ def _cut(waiting: list[Ending]) -> tuple[list[Ending], list[Ending]]:
     return waiting, []
 
 
-def _status(completion: Completion, outcome: Ended | None) -> str:
-    if outcome is None or not outcome.applied:
+def _status(completion: Completion, outcome: Ended) -> str:
+    if not outcome.applied:
         return "dropped"
     return "succeeded" if completion.state == State.SUCCEEDED else "failed"
 
