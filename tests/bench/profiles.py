@@ -18,7 +18,7 @@ PARTS = ("api", "parent", "child")
 
 
 class Profiler:
-    """Writes one folded-stack file for each part: function by function, how many samples it was on the processor."""
+    """Writes one folded-stack file for each part: in how many samples a stack held the interpreter (the GIL)."""
 
     def __init__(self, pid: int, folder: Path, wanted: bool) -> None:
         self._pid = pid
@@ -40,8 +40,8 @@ class Profiler:
     async def _sample(self, tool: str, pid: int, file: Path) -> None:
         self._running.append(
             await asyncio.create_subprocess_exec(
-                *(tool, "record", "--pid", str(pid), "--output", str(file), "--format", "raw", "--rate", "100"),
-                *("--duration", "unlimited", "--threads"),
+                *(tool, "record", "--pid", str(pid), "--output", str(file), "--format", "raw", "--rate", "250"),
+                *("--duration", "unlimited", "--threads", "--gil"),
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.DEVNULL,
             )
