@@ -90,4 +90,4 @@ class Fill:
             by_share = float(self.bounds.items) if spare >= 0 else 0.0
         else:
             by_share = spare / (waste_each - share)
-        return max(0, int(max(by_slack, by_share)))
+        return max(0, int(min(self.bounds.items, max(by_slack, by_share))))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +25,6 @@ from engine.types import Batch, Outcome, Output
 log = logging.getLogger(__name__)
 
 _FLOATS = {"float32": "<f4", "float16": "<f2", "float64": "<f8"}
-_thread = threading.local()
 
 
 def run_batch(
@@ -65,11 +63,13 @@ def checked(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def use_threads(count: int) -> None:
-    """Let torch compute with so many threads in calls from this thread. Does nothing while torch is not imported."""
+    """Let torch compute with so many threads in calls from this thread. Does nothing while torch is not imported.
+
+    Called before every batch: a part of torch's setting belongs to the thread, another to the process.
+    """
     setter = getattr(sys.modules.get("torch"), "set_num_threads", None)
-    if setter is not None and getattr(_thread, "count", None) != count:
+    if setter is not None:
         setter(count)
-        _thread.count = count
 
 
 def _attempt(adapter: Adapter, batch: Batch) -> list[Outcome] | EngineError:

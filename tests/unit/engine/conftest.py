@@ -81,7 +81,7 @@ def make_engine(recorder: Recorder, make_spec: MakeSpec) -> Iterator[MakeEngine]
         models: Mapping[str, Mapping[str, Any]] | None = None,
         *,
         device: Device | None = None,
-        eviction: EvictionPolicy = EvictionPolicy(min_stay_s=0.0, longest_hold_s=0.0),  # noqa: B008 - frozen
+        eviction: EvictionPolicy = EvictionPolicy(min_stay_s=0.0),  # noqa: B008 - frozen
         started: bool = True,
         **limits: Any,
     ) -> Engine:

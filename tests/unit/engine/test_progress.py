@@ -49,10 +49,11 @@ def test_loading_counts_from_the_arrival_on(make_work: MakeWork) -> None:
 def test_batches_side_by_side_are_device_time_once(make_work: MakeWork) -> None:
     progress = Progress(make_work("a", "b", arrived=0.0), loading=0.0)
     progress.ran(0.0, 10.0, 0.5)
-    progress.ran(2.0, 4.0, 0.5)
+    progress.ran(3.0, 9.0, 0.25)
+    progress.ran(2.0, 4.0, 0.25)
     done = progress.failed(NotFinite(), 12.0, loading=0.0)
     assert done.spent.device == 10.0
-    assert done.device_ms == pytest.approx(6000.0)
+    assert done.device_ms == pytest.approx(7000.0)
 
 
 @given(st.lists(st.tuples(st.floats(0, 50), st.floats(0, 10)), max_size=6), st.floats(0, 100), st.floats(0, 200))

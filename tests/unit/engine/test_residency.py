@@ -230,6 +230,16 @@ def test_a_failed_load_is_refused_until_it_has_cooled_down(make: MakeResidency) 
     assert state(residency, "a").loads == 0
 
 
+def test_while_it_cools_down_it_is_not_tried_even_if_wanted(make: MakeResidency, watching: Watching) -> None:
+    residency = make({"a": {"faults": [{"kind": "fail_load", "reason": "gated"}]}, "b": {}})
+    residency.want("a")
+    watching.until("refused", "a")
+    residency.want("a")
+    residency.want("b")
+    watching.until("ready", "b")
+    assert watching.events.count(("started", "a")) == 1
+
+
 def test_after_the_cool_down_it_is_tried_again(make: MakeResidency) -> None:
     later = 0.0
     faults = [{"kind": "fail_load", "reason": "network", "times": 1}]

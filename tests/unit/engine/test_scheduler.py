@@ -92,6 +92,28 @@ def test_a_caller_is_not_punished_for_what_it_cancelled(make_work: MakeWork) -> 
     assert order(scheduler).index(again.id) <= 2
 
 
+def test_a_caller_is_not_packed_last_for_what_it_cancelled(make_work: MakeWork) -> None:
+    dropped = [make_work(caller="a") for _ in range(100)]
+    scheduler = filled(*dropped)
+    for work in dropped:
+        scheduler.drop(work.id)
+    others = [make_work(caller="b") for _ in range(10)]
+    again = make_work(caller="a")
+    for work in (*others, again):
+        scheduler.add(work)
+    batch = pick(scheduler, Bounds(2, 10**9, BatchCost()))
+    assert batch is not None
+    assert [entry.work.id for entry in batch.entries] == [others[0].id, again.id]
+
+
+def test_callers_that_have_gone_are_forgotten(make_work: MakeWork) -> None:
+    scheduler = Scheduler()
+    for number in range(5000):
+        scheduler.add(make_work(caller=str(number)))
+        order(scheduler)
+    assert len(scheduler._flows) < 600
+
+
 def test_a_cheap_item_behind_a_cancelled_dear_one_gets_its_own_turn(make_work: MakeWork) -> None:
     dear, cheap = make_work(caller="a", cost_ms=1000.0), make_work(caller="a", cost_ms=1.0)
     others = [make_work(caller="b", cost_ms=2.0) for _ in range(10)]

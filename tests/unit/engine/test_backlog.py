@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+
+from catalog.terms import Lane, Verb
+from engine.backlog import Backlog, Flow, Kind, Ticket
+from engine.batcher import BatchCost, Bounds
+from engine.types import Entry, Work
+
+MakeWork = Callable[..., Work]
+MakeTicket = Callable[..., Ticket]
+
+KIND = Kind("m", Verb.ENCODE, Lane.INTERACTIVE)
+ANY = Bounds(256, 10**9, BatchCost())
+TIGHT = Bounds(256, 100, BatchCost(base=1.0, per_token=0.1))
+
+
+@pytest.fixture
+def ticket(make_work: MakeWork) -> MakeTicket:
+    """A ticket of a given length; of one flow unless another is given."""
+    numbers, own = count(), Flow()
+
+    def make(length: int = 8, flow: Flow = own, cost: float = 1.0) -> Ticket:
+        work = make_work(lengths=[length])
+        flow.tail += cost
+        return Ticket(Entry(work, work.items[0]), length, flow, cost, flow.tail, next(numbers))
+
+    return make
+
+
+def filled(*tickets: Ticket) -> Backlog:
+    backlog = Backlog(KIND)
+    for ticket in tickets:
+        backlog.add(ticket)
+    return backlog
+
+
+def test_an_empty_backlog_has_no_head() -> None:
+    backlog = Backlog(KIND)
+    assert backlog.head() is None
+    assert backlog.oldest() is None
+
+
+def test_the_anchor_comes_first_and_its_own_length_next(ticket: MakeTicket) -> None:
+    tickets = [ticket(length) for length in (11, 20, 10, 20, 10, 20)]
+    backlog = filled(*tickets)
+    assert backlog.take(tickets[3], ANY) == [tickets[i] for i in (3, 1, 5, 0, 2, 4)]
+
+
+def test_the_nearest_lengths_join_first(ticket: MakeTicket) -> None:
+    tickets = {length: ticket(length) for length in (50, 10, 49, 53, 52, 90)}
+    taken = filled(*tickets.values()).take(tickets[50], Bounds(4, 10**9, BatchCost()))
+    assert [t.length for t in taken] == [50, 49, 52, 53]
+
+
+def test_the_padded_tokens_bound_what_joins(ticket: MakeTicket) -> None:
+    tickets = [ticket(30) for _ in range(10)]
+    assert len(filled(*tickets).take(tickets[0], TIGHT)) == 3
+
+
+def test_a_length_too_far_above_does_not_shut_out_what_is_below(ticket: MakeTicket) -> None:
+    anchor, above, below = ticket(30), ticket(95), ticket(29)
+    assert filled(anchor, above, below).take(anchor, TIGHT) == [anchor, below]
+
+
+def test_what_was_taken_is_not_there_any_more(ticket: MakeTicket) -> None:
+    tickets = [ticket(10) for _ in range(6)]
+    backlog = filled(*tickets)
+    backlog.take(tickets[2], Bounds(3, 10**9, BatchCost()))
+    assert backlog.waiting == 3
+    assert backlog.head() is tickets[3]
+    assert backlog.oldest() is tickets[3]
+
+
+def test_a_dropped_ticket_is_passed_over(ticket: MakeTicket) -> None:
+    tickets = [ticket(10) for _ in range(3)]
+    backlog = filled(*tickets)
+    backlog.drop(tickets[0])
+    backlog.drop(tickets[0])
+    assert backlog.waiting == 2
+    assert backlog.head() is tickets[1]
+    assert backlog.take(tickets[1], ANY) == tickets[1:]
+
+
+def test_the_turn_passes_to_the_flow_that_has_had_less(ticket: MakeTicket) -> None:
+    first, second = Flow(), Flow()
+    tickets = [ticket(flow=first), ticket(flow=first), ticket(flow=second)]
+    backlog = filled(*tickets)
+    assert backlog.head() is tickets[0]
+    first.served += 5.0
+    assert backlog.head() is tickets[2]
+
+
+def test_what_has_gone_does_not_pile_up_behind_what_stays(ticket: MakeTicket) -> None:
+    stays = ticket(500)
+    backlog = filled(stays)
+    for number in range(20_000):
+        passing = ticket(8 + number % 3, flow=Flow())
+        backlog.add(passing)
+        if number % 2:
+            backlog.drop(passing)
+        else:
+            backlog.take(passing, Bounds(1, 10**9, BatchCost()))
+    assert backlog.waiting == 1
+    assert backlog.head() is stays
+    kept = len(backlog._arrivals) + len(backlog._turns) + sum(map(len, backlog._by_length.values()))
+    assert kept < 5000
