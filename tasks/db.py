@@ -46,8 +46,8 @@ _SESSION = {
 _PASSING = ("08", "57P", "53300", "40001", "40P01")
 """Sqlstates that pass: connection trouble, a server that starts or stops, no free slot, serialization, deadlock."""
 
-_BUSY = ("55P03", "57014", "53")
-"""The server answers but cannot serve now: a lock or statement time-out, no disk or memory left."""
+_BUSY = ("55P03", "57014", "53", "25006")
+"""The server answers but cannot serve now: a lock or statement time-out, no disk or memory left, made read-only."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
 

@@ -85,6 +85,13 @@ def test_an_error_that_no_repeat_can_mend_passes_through_once(database: Database
     assert len(calls) == 1
 
 
+def test_a_server_that_takes_no_writes_for_now_is_unavailable(database_url: str) -> None:
+    read_only = Database(f"{database_url}?options=-cdefault_transaction_read_only%3Don", patience_s=0.05)
+    with pytest.raises(StoreUnavailable):
+        read_only.run(put, "a")
+    read_only.close()
+
+
 def test_stale_connections_are_replaced_without_an_error(database: Database, database_url: str) -> None:
     together = threading.Barrier(5)
 
