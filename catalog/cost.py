@@ -46,10 +46,14 @@ def coefficients(spec: Spec, device: str, *, layers: int = 0, hidden: int = 0) -
     )
 
 
+def item_ms(coefficients: CostCoefficients, length: int) -> float:
+    """Milliseconds that an item of `length` tokens, padding included, adds to its batch."""
+    return length * (coefficients.per_token + coefficients.per_square * length)
+
+
 def batch_ms(coefficients: CostCoefficients, n: int, length: int) -> float:
     """Milliseconds of one batch of `n` items padded to `length` tokens."""
-    each = coefficients.per_token * length + coefficients.per_square * length * length
-    return coefficients.base + n * each
+    return coefficients.base + n * item_ms(coefficients, length)
 
 
 def predict(spec: Spec, lengths: Sequence[int], device: str) -> list[float]:
@@ -61,5 +65,5 @@ def predict(spec: Spec, lengths: Sequence[int], device: str) -> list[float]:
     if not lengths:
         return []
     found = coefficients(spec, device)
-    share, per_token, per_square = found.base / len(lengths), found.per_token, found.per_square
-    return [share + per_token * length + per_square * length * length for length in lengths]
+    share = found.base / len(lengths)
+    return [share + item_ms(found, length) for length in lengths]

@@ -1,4 +1,4 @@
-"""Which Celery queue a job goes to, and how much of each a worker may pull. Pure."""
+"""Which Celery queue a job goes to. Pure."""
 
 from __future__ import annotations
 
@@ -43,10 +43,3 @@ def split(queue: str) -> tuple[Lane, Bucket]:
     """Lane and bucket of a queue's name. Raises ValueError for a queue that is not one of ours."""
     lane, _, bucket = queue.partition(".")
     return Lane(lane), Bucket(bucket)
-
-
-def pull_limit(bucket: Bucket, room_ms: float, room_jobs: int) -> int:
-    """How many messages of a bucket fit in what a worker still has room for; at least one while there is any room."""
-    if room_ms <= 0 or room_jobs <= 0:
-        return 0
-    return max(1, min(room_jobs, int(room_ms // TYPICAL_MS[bucket])))

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from catalog.cost import batch_ms
 from catalog.options import EncodeOptions
-from catalog.schema import Spec
+from catalog.schema import CostCoefficients, Spec
 from engine.adapters.base import Adapter, LoadOptions
 from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, OutOfMemory, TextTooLong
 from engine.outputs import finish_vectors
@@ -182,10 +183,8 @@ class FakeAdapter(Adapter):
     def _compute(self, batch: Batch) -> None:
         if not self._options.seconds_per_cost:
             return
-        count, length, cost = len(batch.entries), batch.padded_length, self.spec.cost
-        units = float(count * length)
-        if cost is not None:
-            units = cost.base + count * length * (cost.per_token + cost.per_square * length)
+        cost = CostCoefficients(base=0.0, per_token=1.0) if self.spec.cost is None else self.spec.cost
+        units = batch_ms(cost, len(batch.entries), batch.padded_length)
         if self._interrupted.wait(units * self._options.seconds_per_cost):
             raise RuntimeError("interrupted")
 

@@ -1,10 +1,8 @@
-"""Which queue a job goes to, and how much of it a worker may pull."""
+"""Which queue a job goes to."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from catalog.terms import Lane
 from tasks.queues import (
@@ -13,7 +11,6 @@ from tasks.queues import (
     UPPER_MS,
     Bucket,
     bucket_of,
-    pull_limit,
     queue_name,
     queue_names,
     split,
@@ -58,19 +55,3 @@ def test_the_interactive_lane_comes_first_and_cheap_work_before_dear() -> None:
 def test_a_queue_that_is_not_a_jobs_queue_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="is not a valid"):
         split(name)
-
-
-@pytest.mark.parametrize(("room_ms", "room_jobs"), [(0.0, 10), (-1.0, 10), (100.0, 0), (100.0, -3)])
-@pytest.mark.parametrize("bucket", list(Bucket))
-def test_a_full_worker_pulls_nothing(bucket: Bucket, room_ms: float, room_jobs: int) -> None:
-    assert pull_limit(bucket, room_ms, room_jobs) == 0
-
-
-@given(st.sampled_from(list(Bucket)), st.floats(0.001, 1e9), st.integers(1, 10_000))
-def test_a_worker_with_room_pulls_at_least_one_job_and_no_more_than_fit(
-    bucket: Bucket, room_ms: float, room_jobs: int
-) -> None:
-    pulled = pull_limit(bucket, room_ms, room_jobs)
-
-    assert 1 <= pulled <= room_jobs
-    assert pulled == 1 or pulled * TYPICAL_MS[bucket] <= room_ms
