@@ -1,97 +1,28 @@
-"""Our transport on a real Valkey: a message is always in one place, and stock kombu reads what we write."""
+"""Our transport on a real Valkey: a message is always in one place, whatever becomes of its consumer."""
 
 from __future__ import annotations
 
-import shutil
 import socket
-import ssl
-import subprocess
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import redis
-from kombu import Connection, Consumer, Producer, Queue
+from kombu import Connection, Producer
 from kombu.asynchronous import Hub
 
 from deploy.embedded.valkey import ValkeyServer
-from tasks import keys, transport
-from tasks.channel import Channel
+from tasks import keys
 from tasks.dispatch import Publisher
 from tasks.envelope import queue_of
 from tasks.errors import BrokerUnavailable
 from tasks.messages import Submission
-from tasks.pull_script import PULL, Plan, Section, Source, pull_arguments, pull_keys
-from tasks.settings import Settings, plain_redis
+from tasks.settings import Settings
+from tests.integration.tasks.transport.inbox import LEASE_S, Inbox, ids
 
 NewJob = Callable[..., Submission]
 Connect = Callable[..., Connection]
-LEASE_S = 0.4
-
-
-@pytest.fixture
-def client(broker_url: str) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(plain_redis(broker_url)) as client:
-        yield client
-
-
-@pytest.fixture
-def publisher(broker_url: str) -> Iterator[Publisher]:
-    publisher = Publisher(Settings(broker_url=broker_url))
-    yield publisher
-    publisher.close()
-
-
-@pytest.fixture
-def connect(broker_url: str) -> Iterator[Connect]:
-    transport.register()
-    with ExitStack() as stack:
-
-        def connect(url: str = broker_url, **options: Any) -> Connection:
-            return stack.enter_context(Connection(url, transport_options=options))
-
-        yield connect
-
-
-class Inbox:
-    """A consumer of some queues, and what it was given."""
-
-    def __init__(self, connection: Connection, *queues: str, prefetch: int = 0, **options: Any) -> None:
-        self.connection = connection
-        self.channel: Channel = connection.channel()
-        self.messages: list[Any] = []
-        self.consumer = Consumer(
-            self.channel,
-            [Queue(name, routing_key=name) for name in queues],
-            on_message=self.messages.append,
-            accept=["json"],
-            **options,
-        )
-        self.consumer.qos(prefetch_count=prefetch)
-        self.consumer.consume()
-
-    def wait(self, count: int, timeout_s: float = 5.0) -> list[Any]:
-        end = time.monotonic() + timeout_s
-        while len(self.messages) < count:
-            try:
-                # In steps: messages are restored when nothing comes.
-                self.connection.drain_events(timeout=0.1)
-            except TimeoutError:
-                assert time.monotonic() < end, f"{len(self.messages)} of {count} messages came"
-        return self.messages
-
-    @property
-    def ids(self) -> list[str]:
-        return [message.headers["id"] for message in self.messages]
-
-
-def ids(jobs: list[Submission]) -> list[str]:
-    return [str(job.id) for job in jobs]
 
 
 def test_a_taken_message_is_recorded_until_it_is_acked(
@@ -316,49 +247,6 @@ def test_purging_a_queue_frees_its_ids(
     assert client.llen("interactive.xs") == 0
 
 
-def test_a_stock_consumer_reads_our_messages(
-    client: redis.Redis, publisher: Publisher, connect: Connect, new_job: NewJob, broker_url: str
-) -> None:
-    job = new_job()
-    publisher.publish_now([job])
-    inbox = Inbox(connect(plain_redis(broker_url), priority_steps=[0]), "interactive.xs")
-    (message,) = inbox.wait(1)
-    assert message.headers["id"] == str(job.id)
-    assert len(message.payload[0]) == 1
-    message.ack()
-    assert not client.exists("unacked")
-
-
-def test_a_stock_consumer_restores_what_one_of_ours_left(
-    client: redis.Redis, publisher: Publisher, connect: Connect, new_job: NewJob, broker_url: str
-) -> None:
-    job = new_job()
-    publisher.publish_now([job])
-    inbox = Inbox(connect(), "interactive.xs")
-    inbox.wait(1)
-    stock = connect(plain_redis(broker_url), priority_steps=[0])
-    stock.channel().qos.restore_by_tag(str(job.id))
-    again = inbox.wait(2)[1]
-    assert again.headers["redelivered"]
-
-
-def test_a_stock_publisher_is_heard_within_a_second_or_so(connect: Connect, broker_url: str) -> None:
-    inbox = Inbox(connect(), "interactive.xs")
-    Producer(connect(plain_redis(broker_url))).publish({}, routing_key="interactive.xs", headers={"id": "x"})
-    inbox.wait(1, timeout_s=2.0)
-
-
-def test_one_of_ours_restores_what_a_stock_consumer_left(
-    client: redis.Redis, publisher: Publisher, connect: Connect, new_job: NewJob, broker_url: str
-) -> None:
-    publisher.publish_now([new_job()])
-    url = plain_redis(broker_url)
-    Inbox(connect(url, priority_steps=[0], visibility_timeout=LEASE_S), "interactive.xs").wait(1)
-    inbox = Inbox(connect(visibility_timeout=LEASE_S, unacked_restore_throttle=1), "interactive.xs")
-    (message,) = inbox.wait(1)
-    assert message.headers["redelivered"]
-
-
 def test_consuming_goes_on_when_the_server_is_full(tmp_path: Path, connect: Connect, new_job: NewJob) -> None:
     server = ValkeyServer(tmp_path / "valkey", tmp_path / "valkey.log")
     server.start()
@@ -381,134 +269,3 @@ def test_consuming_goes_on_when_the_server_is_full(tmp_path: Path, connect: Conn
                 message.ack()
         assert client.llen("interactive.xs") == 1
         assert client.scard(keys.HELD) == 1
-
-
-@pytest.fixture
-def tls_port(broker_url: str, tmp_path: Path) -> Iterator[int]:
-    """A port that speaks TLS, with a certificate nobody vouches for, in front of the server."""
-    if shutil.which("openssl") is None:
-        pytest.skip("needs openssl for a certificate")
-    certificate = tmp_path / "certificate.pem"
-    subprocess.run(
-        (
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=127.0.0.1"),
-            *("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", certificate, "-out", tmp_path / "public.pem"),
-        ),
-        check=True,
-        capture_output=True,
-    )
-    with certificate.open("ab") as both:
-        both.write((tmp_path / "public.pem").read_bytes())
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    listener = socket.create_server(("127.0.0.1", 0))
-    behind = urlsplit(broker_url)
-
-    def pump(source: socket.socket, target: socket.socket) -> None:
-        try:
-            while data := source.recv(65536):
-                target.sendall(data)
-        except OSError:
-            pass
-        finally:
-            for end in (source, target):
-                end.close()
-
-    def serve() -> None:
-        while True:
-            try:
-                front = listener.accept()[0]
-            except OSError:
-                return
-            try:
-                front = context.wrap_socket(front, server_side=True)
-            except (ssl.SSLError, OSError):
-                front.close()
-                continue
-            back = socket.create_connection((behind.hostname, behind.port))
-            for ends in ((front, back), (back, front)):
-                threading.Thread(target=pump, args=ends, daemon=True).start()
-
-    threading.Thread(target=serve, daemon=True).start()
-    yield listener.getsockname()[1]
-    listener.shutdown(socket.SHUT_RDWR)
-    listener.close()
-
-
-def test_tls_is_spoken_and_the_certificate_checked(
-    tls_port: int, connect: Connect, publisher: Publisher, new_job: NewJob, broker_url: str, tmp_path: Path
-) -> None:
-    number = broker_url.rpartition("/")[2]
-    publisher.publish_now([new_job()])
-    trusted = f"roosts://127.0.0.1:{tls_port}/{number}?ssl_ca_certs={tmp_path / 'public.pem'}&ssl_cert_reqs=required"
-    Inbox(connect(trusted), "interactive.xs").wait(1)
-    unknown = connect(f"roosts://127.0.0.1:{tls_port}/{number}")
-    with pytest.raises(redis.ConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
-        unknown.connect()
-
-
-class Puller:
-    """Runs the pull script alone."""
-
-    def __init__(self, client: redis.Redis) -> None:
-        self._client = client
-        self._script = client.register_script(PULL)
-
-    def __call__(self, *sections: Section, cap_ms: float = 1000.0, most: int = 256) -> list[str]:
-        plan = Plan(sections, cap_ms)
-        taken = self._script(keys=pull_keys(plan, "unacked", "unacked_index"), args=pull_arguments(plan, most))
-        return [plan.sources[number - 1].queue for number in taken[::2]]
-
-
-@pytest.fixture
-def pull(client: redis.Redis) -> Puller:
-    return Puller(client)
-
-
-@pytest.fixture
-def full(publisher: Publisher, new_job: NewJob) -> None:
-    """Ten messages in each of three queues."""
-    for bucket in ("xs", "m", "xl"):
-        publisher.publish_now([new_job(bucket=bucket) for _ in range(10)])
-
-
-@pytest.mark.usefixtures("full")
-def test_a_room_is_shared_by_the_queues_of_a_section(pull: Puller) -> None:
-    section = Section((Source("interactive.m", 200.0), Source("interactive.xs", 100.0)), room_ms=900.0, jobs=100)
-    assert pull(section) == ["interactive.m"] * 4 + ["interactive.xs"]
-
-
-@pytest.mark.usefixtures("full")
-def test_a_message_dearer_than_the_room_comes_alone(pull: Puller) -> None:
-    section = Section((Source("interactive.xl", 20_000.0), Source("interactive.xs", 2.0)), room_ms=1000.0, jobs=100)
-    assert pull(section) == ["interactive.xl"]
-
-
-@pytest.mark.usefixtures("full")
-def test_what_one_section_takes_is_missing_in_the_next(pull: Puller) -> None:
-    first = Section((Source("interactive.xs", 2.0),), room_ms=10.0, jobs=100)
-    second = Section((Source("interactive.m", 5.0),), room_ms=20.0, jobs=100)
-    assert pull(first, second) == ["interactive.xs"] * 5 + ["interactive.m"] * 2
-
-
-@pytest.mark.usefixtures("full")
-def test_the_least_of_a_section_comes_even_without_room(pull: Puller) -> None:
-    first = Section((Source("interactive.xs", 2.0),), room_ms=10.0, jobs=5)
-    second = Section((Source("interactive.m", 5.0), Source("interactive.xl")), room_ms=-100.0, jobs=5, least=1)
-    assert pull(first, second) == ["interactive.xs"] * 5 + ["interactive.m"]
-
-
-@pytest.mark.usefixtures("full")
-def test_no_more_jobs_come_than_the_section_and_the_pull_allow(pull: Puller) -> None:
-    section = Section((Source("interactive.xs", 2.0), Source("interactive.m", 2.0)), room_ms=1000.0, jobs=12)
-    assert pull(section) == ["interactive.xs"] * 10 + ["interactive.m"] * 2
-    assert pull(section, most=3) == ["interactive.m"] * 3
-
-
-def test_a_tag_within_a_text_is_not_taken_for_the_message_s_own(
-    client: redis.Redis, publisher: Publisher, pull: Puller, new_job: NewJob
-) -> None:
-    job = new_job(model='"delivery_tag": "forged"', caller='\\"delivery_tag":"forged"')
-    publisher.publish_now([job])
-    pull(Section((Source("interactive.xs"),), room_ms=1.0, jobs=1))
-    assert client.hkeys("unacked") == [str(job.id).encode()]
