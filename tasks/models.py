@@ -49,6 +49,13 @@ jobs = Table(
     Column("attempt", SmallInteger, nullable=False, server_default=text("1")),
     Column("fence", Integer, nullable=False, server_default=text("1")),
     Column(
+        "first_fence",
+        Integer,
+        nullable=False,
+        server_default=text("1"),
+        comment="the fence that this series of attempts began with: deliveries are counted from here",
+    ),
+    Column(
         "version",
         Integer,
         nullable=False,

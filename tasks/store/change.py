@@ -32,7 +32,8 @@ RETURNING {JOB_COLUMNS}
 """
 
 _RETRY = f"""
-UPDATE jobs SET state = 'queued', attempt = 1, fence = fence + 1, version = version + 1, items_failed = 0,
+UPDATE jobs SET state = 'queued', attempt = 1, fence = fence + 1, first_fence = fence + 1, version = version + 1,
+  items_failed = 0,
   queued_at = %(now)s, deadline_at = %(now)s::timestamptz + (deadline_at - queued_at), run_at = NULL,
   started_at = NULL, finished_at = NULL, expires_at = NULL, lease_until = NULL, worker = NULL,
   error = NULL, result = NULL, timings = NULL, usage = NULL, device_ms = NULL
@@ -53,8 +54,8 @@ def cancel(conn: Connection, id_: UUID, caller: str) -> Changed:
 def retry(conn: Connection, id_: UUID, caller: str, now: datetime) -> Changed:
     """Queue a job that failed, was cancelled or expired once more, as its first attempt. Raises JobNotFound.
 
-    Error and result are cleared and the fence rises, so a worker that still runs the old attempt cannot commit it. A
-    deadline moves on to leave the job as much time as it had at first. Publish it after the commit
+    Error and result are cleared and the fence rises, so a worker that still runs the old attempt cannot commit it.
+    Deliveries are counted from here. A deadline moves on to leave the job as much time as it had at first. Publish it after the commit
     (`read.submissions` gives the message).
     """
     return _apply(conn, _RETRY, {"id": id_, "caller": caller, "now": now})

@@ -56,7 +56,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The answer for one request. `job`, set for the verdict RUN only, has the new fence and attempt, and its inputs.
+    """The answer for one request. `job`, for the verdict RUN only, has fence, attempt and times of the row, and inputs.
 
     State, version and error are the row's after the claim; None and 0 when there is no row.
     """
@@ -72,7 +72,7 @@ class Claimed:
 _CLAIM = f"""
 WITH asked AS MATERIALIZED (
   SELECT jobs.id, t.wants, t.lost, jobs.state, spent,
-         jobs.attempt + spent > %(max_attempts)s OR jobs.fence >= %(max_deliveries)s AS given_up
+         jobs.attempt + spent > %(max_attempts)s OR jobs.fence - jobs.first_fence + 1 >= %(max_deliveries)s AS given_up
   FROM unnest(%(id)b::uuid[], %(lost)b::int4[], %(wants)b::bool[]) AS t(id, lost, wants)
   JOIN jobs ON jobs.id = t.id
   CROSS JOIN LATERAL (
@@ -96,6 +96,7 @@ UPDATE jobs SET
   lease_until = NULL
 FROM asked WHERE jobs.id = asked.id
 RETURNING jobs.id, given_up, jobs.state, jobs.version, jobs.fence, jobs.attempt, jobs.error,
+          extract(epoch FROM jobs.queued_at)::float8, extract(epoch FROM jobs.deadline_at)::float8,
           CASE WHEN wants AND NOT given_up THEN jobs.inputs END
 """
 
@@ -107,7 +108,7 @@ def claim(conn: Connection, requests: Sequence[tuple[Submission, int]], worker: 
 
     Raises the fence, so that whoever held a job before can no longer commit it. An attempt is counted when the job was
     running: by the message (`Lost.RUNNING`), by the row, or by the lease that a lost run left on it. A job that was
-    never stored gets its row here.
+    never stored gets its row here. Where the row has moved on since the message was sent, as by a retry, it decides.
     """
     order = sorted(range(len(requests)), key=lambda i: (requests[i][0].id, -requests[i][1]))
     chosen = {requests[i][0].id: i for i in reversed(order)}
@@ -140,9 +141,17 @@ def _take(
         },
     )
     taken = {}
-    for id_, given_up, state, version, fence, attempt, error, inputs in rows:
+    for id_, given_up, state, version, fence, attempt, error, created, deadline, inputs in rows:
         old = jobs[id_]
-        ours = replace(old, stored=True, fence=fence, attempt=attempt, inputs=old.inputs or bytes(inputs or b""))
+        ours = replace(
+            old,
+            stored=True,
+            fence=fence,
+            attempt=attempt,
+            created=created,
+            deadline=deadline,
+            inputs=old.inputs or bytes(inputs or b""),
+        )
         taken[id_] = (
             Claimed(id_, Verdict.GIVEN_UP, None, State(state), version, error)
             if given_up

@@ -127,6 +127,37 @@ def test_a_job_delivered_too_often_is_given_up(database: Database, stored_job: N
     assert verdicts == [Verdict.RUN, Verdict.RUN, Verdict.GIVEN_UP, Verdict.ENDED]
 
 
+def test_deliveries_are_counted_anew_after_a_retry(database: Database, stored_job: NewJob, row: Row) -> None:
+    job = stored_job()
+    limits = claim.Limits(max_attempts=100, max_deliveries=3)
+    for _ in range(3):
+        take(database, job, Lost.UNKNOWN, limits)
+    for _ in range(3):
+        database.run(change.cancel, job.id, "anna")
+        database.run(change.retry, job.id, "anna", ahead(0))
+        assert take(database, job, Lost.NO, limits).verdict is Verdict.RUN
+
+    verdicts = [take(database, job, Lost.UNKNOWN, limits).verdict for _ in range(2)]
+
+    assert verdicts == [Verdict.RUN, Verdict.GIVEN_UP]
+
+
+def test_an_old_message_of_a_retried_job_takes_it_with_the_retrys_deadline(
+    database: Database, stored_job: NewJob, row: Row
+) -> None:
+    past = ahead(-60).timestamp()
+    old = stored_job(created=past - 30, deadline=past)
+    database.run(change.cancel, old.id, "anna")
+    database.run(change.retry, old.id, "anna", ahead(0))
+
+    claimed = take(database, old, Lost.UNKNOWN)
+
+    assert claimed.job is not None
+    assert claimed.job.deadline is not None
+    assert row(old).deadline_at == datetime.fromtimestamp(claimed.job.deadline, UTC)
+    assert claimed.job.deadline > claimed.job.created > past
+
+
 def test_what_cannot_be_taken_says_why(
     database: Database, stored_job: NewJob, new_job: NewJob, ending: Callable[..., Completion]
 ) -> None:
