@@ -55,8 +55,8 @@ def retry(conn: Connection, id_: UUID, caller: str, now: datetime) -> Changed:
     """Queue a job that failed, was cancelled or expired once more, as its first attempt. Raises JobNotFound.
 
     Error and result are cleared and the fence rises, so a worker that still runs the old attempt cannot commit it.
-    Deliveries are counted from here. A deadline moves on to leave the job as much time as it had at first. Publish it after the commit
-    (`read.submissions` gives the message).
+    Deliveries are counted from here. A deadline moves on to leave the job as much time as it had at first. Publish it
+    after the commit (`read.submissions` gives the message).
     """
     return _apply(conn, _RETRY, {"id": id_, "caller": caller, "now": now})
 

@@ -219,14 +219,18 @@ def start(
 
 
 _BEAT = f"""
-UPDATE jobs SET lease_until = %(lease)s FROM {unnest(_HELD)}
-WHERE jobs.id = t.id AND jobs.fence = t.fence AND jobs.state = 'running' AND jobs.worker = %(worker)s
+UPDATE jobs SET lease_until = %(lease)s, state = 'running', version = jobs.version + (jobs.state <> 'running')::int
+FROM {unnest(_HELD)}
+WHERE jobs.id = t.id AND jobs.fence = t.fence AND {before(Event.START)} AND jobs.worker = %(worker)s
 RETURNING jobs.id, jobs.version
 """
 
 
 def beat(conn: Connection, worker: str, held: Sequence[tuple[UUID, int]], lease_until: datetime) -> set[UUID]:
-    """Renew the leases of running jobs, given with their fences; the ids still ours. The others were ended or taken."""
+    """Renew the leases of running jobs, given with their fences; the ids still ours. The others were ended or taken.
+
+    One that the sweeper queued again, because the database did not hear of us in time, runs on if nobody took it yet.
+    """
     return {row[0] for row in _held(conn, _BEAT, worker, held, lease_until)}
 
 

@@ -12,7 +12,7 @@ import pytest
 from tasks.db import Database
 from tasks.jobs import Event, Job, State, move
 from tasks.messages import Completion, Submission
-from tasks.store import change, claim, finish
+from tasks.store import change, claim, finish, sweep
 from tasks.store.claim import Lost, Verdict
 
 NewJob = Callable[..., Submission]
@@ -263,6 +263,20 @@ def test_a_beat_names_the_jobs_that_are_still_ours(database: Database, stored_jo
 
     assert ours == {kept.id}
     assert take(database, kept, Lost.NO).verdict is Verdict.BUSY  # the lease was renewed
+
+
+def test_a_job_whose_lease_was_over_before_its_worker_was_heard_again_runs_on_and_counts_no_loss(
+    database: Database, stored_job: NewJob, ending: Callable[..., Completion], row: Row
+) -> None:
+    job = stored_job()
+    run(database, job, lease_s=-1)
+    database.run(sweep.reclaim, ahead(0), 10, 3)
+
+    assert database.run(claim.beat, "one", [(job.id, 1)], ahead(60)) == {job.id}
+
+    assert (row(job).state, row(job).attempt) == (State.RUNNING, 1)
+    assert take(database, job, Lost.NO).verdict is Verdict.BUSY
+    assert database.run(finish.finish, [ending(job)])[0].applied
 
 
 def test_a_beat_for_nothing_asks_nothing(database: Database) -> None:
