@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
@@ -64,6 +65,12 @@ def make_spec() -> MakeSpec:
         )
 
     return make
+
+
+@pytest.fixture
+def now_work(make_work: MakeWork) -> MakeWork:
+    """As `make_work`, arrived now on the engine's clock."""
+    return lambda *texts, **fields: make_work(*texts, **({"arrived": time.monotonic()} | fields))
 
 
 @pytest.fixture
