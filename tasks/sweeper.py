@@ -64,6 +64,8 @@ class Rules:
 
     lost_after: timedelta
     max_attempts: int
+    job_lease: timedelta = timedelta()
+    """how long workers may take to be heard again after the database was away"""
 
 
 @dataclass(slots=True)
@@ -91,7 +93,9 @@ def run(settings: Settings) -> Swept:
     database = Database(settings.database_url, 2, name="roost sweeper")
     wakes = redis.Redis.from_url(settings.redis_url, socket_timeout=2, socket_connect_timeout=2)
     publisher = Publisher(settings)
-    rules = Rules(timedelta(seconds=settings.lost_after_s), settings.max_attempts)
+    rules = Rules(
+        timedelta(seconds=settings.lost_after_s), settings.max_attempts, timedelta(seconds=settings.job_lease_s)
+    )
     try:
         swept = Sweeper(database, publisher, lambda changes: _wake(wakes, changes), rules).sweep()
     finally:
@@ -139,7 +143,8 @@ class Sweeper:
             self.wake(_changes(moved))
 
     def _take_back(self, swept: Swept) -> None:
-        for moved in self._pages(partial(store.reclaim, max_attempts=self.rules.max_attempts)):
+        rules = self.rules
+        for moved in self._pages(partial(store.reclaim, max_attempts=rules.max_attempts, silence=rules.job_lease)):
             swept.given_up += sum(job.state is State.FAILED for job in moved)
             swept.requeued += sum(job.state is State.QUEUED for job in moved)
             self.wake(_changes(moved))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -54,6 +54,7 @@ UPDATE jobs SET
   lease_until = CASE WHEN attempt >= %(max_attempts)s THEN NULL ELSE lease_until END
 WHERE id IN (
   SELECT id FROM jobs WHERE state = 'running' AND lease_until <= %(now)s
+    AND pg_postmaster_start_time() <= now() - %(silence)s::interval
   ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ) RETURNING id, state, version
 """
@@ -101,13 +102,22 @@ def expire(conn: Connection, now: datetime, limit: int) -> list[Moved]:
     return _moved(conn, _EXPIRE, parameters)
 
 
-def reclaim(conn: Connection, now: datetime, limit: int, max_attempts: int) -> list[Moved]:
+def reclaim(
+    conn: Connection, now: datetime, limit: int, max_attempts: int, silence: timedelta = timedelta()
+) -> list[Moved]:
     """Take running jobs back whose worker has been silent for the whole lease; fail those whose attempts are spent.
 
-    A requeued job keeps its old lease as the mark that an attempt was lost: the next claim counts it.
+    A requeued job keeps its old lease as the mark that an attempt was lost: the next claim counts it. Nothing is taken
+    before the server has been up for `silence`: until then it may be that nobody could be heard.
     """
-    error = json_text(as_data(WorkerLost()))
-    return _moved(conn, _RECLAIM, {"now": now, "limit": limit, "max_attempts": max_attempts, "error": error})
+    parameters = {
+        "now": now,
+        "limit": limit,
+        "max_attempts": max_attempts,
+        "silence": silence,
+        "error": json_text(as_data(WorkerLost())),
+    }
+    return _moved(conn, _RECLAIM, parameters)
 
 
 def _moved(conn: Connection, statement: str, parameters: Mapping[str, object]) -> list[Moved]:

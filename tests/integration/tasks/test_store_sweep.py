@@ -66,6 +66,16 @@ def test_a_job_of_a_silent_worker_is_queued_and_due_at_once(database: Database, 
     assert row(job).attempt == 1
 
 
+def test_a_server_that_has_just_come_back_gives_workers_the_time_of_a_lease_to_be_heard(
+    database: Database, stored_job: NewJob, row: Row
+) -> None:
+    job = stored_job(attempt=3)
+    run(database, job, NOW - timedelta(seconds=1))
+
+    assert database.run(sweep.reclaim, NOW, 10, 3, timedelta(days=1)) == []
+    assert row(job).state is State.RUNNING
+
+
 def test_the_next_claim_counts_the_attempt_that_was_taken_back(database: Database, stored_job: NewJob) -> None:
     job = stored_job()
     run(database, job, NOW - timedelta(seconds=1))
