@@ -127,9 +127,12 @@ class Marker:
             log.exception("running jobs could not be marked")
 
     def _mark_due(self) -> None:
-        self._mark(self._hand.to_mark(self._clock() - MARK_AFTER_S / 2))
-        if self._hand.to_mark(self._clock()):
-            self._wake_in(Step.MARK, MARK_AFTER_S)
+        try:
+            self._mark(self._hand.to_mark(self._clock() - MARK_AFTER_S / 2))
+        finally:
+            # Those that began meanwhile, and those that the database could not hear of.
+            if self._hand.to_mark(self._clock()):
+                self._wake_in(Step.MARK, MARK_AFTER_S)
 
     def _tell(self) -> None:
         with self._condition:
