@@ -46,16 +46,6 @@ def coefficients(spec: Spec, device: str, *, layers: int = 0, hidden: int = 0) -
     )
 
 
-def item_ms(coefficients: CostCoefficients, length: int) -> float:
-    """Milliseconds that an item of `length` tokens, padding included, adds to its batch."""
-    return length * (coefficients.per_token + coefficients.per_square * length)
-
-
-def batch_ms(coefficients: CostCoefficients, n: int, length: int) -> float:
-    """Milliseconds of one batch of `n` items padded to `length` tokens."""
-    return coefficients.base + n * item_ms(coefficients, length)
-
-
 def predict(spec: Spec, lengths: Sequence[int], device: str) -> list[float]:
     """Milliseconds of each item of one job, given their lengths in tokens.
 
@@ -66,4 +56,4 @@ def predict(spec: Spec, lengths: Sequence[int], device: str) -> list[float]:
         return []
     found = coefficients(spec, device)
     share = found.base / len(lengths)
-    return [share + item_ms(found, length) for length in lengths]
+    return [share + found.item(length) for length in lengths]

@@ -68,6 +68,14 @@ class CostCoefficients(_Strict):
     per_token: float = Field(ge=0)
     per_square: float = Field(default=0.0, ge=0)
 
+    def item(self, length: int) -> float:
+        """What one item, padded to `length` tokens, adds to its batch."""
+        return length * (self.per_token + self.per_square * length)
+
+    def batch(self, count: int, length: int) -> float:
+        """The whole of a batch of `count` items padded to `length` tokens."""
+        return self.base + count * self.item(length)
+
 
 class Profile(_Strict):
     """A named variant: option overrides, on top of another profile if `extends` names one."""

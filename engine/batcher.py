@@ -9,24 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from catalog.schema import CostCoefficients
+
 PADDING_SHARE = 0.03
-
-
-@dataclass(frozen=True, slots=True)
-class BatchCost:
-    """Milliseconds of a batch of n items padded to length L: `base + n · (per_token · L + per_square · L²)`."""
-
-    base: float = 0.0
-    per_token: float = 0.0
-    per_square: float = 0.0
-
-    def item(self, length: int) -> float:
-        """What one item padded to `length` adds to a batch."""
-        return length * (self.per_token + self.per_square * length)
-
-    def batch(self, count: int, length: int) -> float:
-        """The whole of a batch of `count` items padded to `length`."""
-        return self.base + count * self.item(length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +23,7 @@ class Bounds:
 
     items: int
     tokens: int
-    cost: BatchCost
+    cost: CostCoefficients
     overhead_ms: float = 0.0
 
 

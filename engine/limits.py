@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from catalog.cost import coefficients
 from catalog.schema import Spec
-from engine.batcher import BatchCost, Bounds
+from engine.batcher import Bounds
 from engine.device import Device, DeviceKind
 
 _TOKENS = {DeviceKind.CPU: 1024, DeviceKind.CUDA: 16_384, DeviceKind.FAKE: 16_384}
@@ -53,8 +53,7 @@ def floor_tokens(limits: EngineLimits, device: Device) -> int:
 
 def bounds(spec: Spec, limits: EngineLimits, device: Device) -> Bounds:
     """What a batch of this model may be while the device has room."""
-    known = coefficients(spec, device.name)
-    cost = BatchCost(known.base, known.per_token, known.per_square)
+    cost = coefficients(spec, device.name)
     tokens = limits.batch_tokens
     if not tokens:
         cheap = int(_CHEAP_MS / cost.per_token) if cost.per_token > 0 else 2**62

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from catalog.cost import batch_ms
 from catalog.options import EncodeOptions
 from catalog.schema import CostCoefficients, Spec
 from engine.adapters.base import Adapter, LoadOptions
@@ -184,7 +183,7 @@ class FakeAdapter(Adapter):
         if not self._options.seconds_per_cost:
             return
         cost = CostCoefficients(base=0.0, per_token=1.0) if self.spec.cost is None else self.spec.cost
-        units = batch_ms(cost, len(batch.entries), batch.padded_length)
+        units = cost.batch(len(batch.entries), batch.padded_length)
         if self._interrupted.wait(units * self._options.seconds_per_cost):
             raise RuntimeError("interrupted")
 

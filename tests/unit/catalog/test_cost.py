@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from catalog.cost import CPU_BASE_MS, WEIGHTLESS, batch_ms, coefficients, predict
+from catalog.cost import CPU_BASE_MS, WEIGHTLESS, coefficients, predict
 from catalog.schema import CostCoefficients, Spec
 
 
@@ -46,7 +46,7 @@ def test_a_model_without_weights_costs_next_to_nothing() -> None:
 def test_a_jobs_items_add_up_to_one_batch_without_padding() -> None:
     found = coefficients(spec(), "cpu")
     costs = predict(spec(), [100, 100, 100], "cpu")
-    assert sum(costs) == pytest.approx(batch_ms(found, 3, 100))
+    assert sum(costs) == pytest.approx(found.batch(3, 100))
 
 
 def test_a_longer_item_costs_more() -> None:

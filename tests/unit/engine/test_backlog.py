@@ -5,17 +5,19 @@ from itertools import count
 
 import pytest
 
+from catalog.schema import CostCoefficients
 from catalog.terms import Lane, Verb
 from engine.backlog import Backlog, Flow, Kind, Ticket
-from engine.batcher import BatchCost, Bounds
+from engine.batcher import Bounds
 from engine.types import Entry, Work
 
 MakeWork = Callable[..., Work]
 MakeTicket = Callable[..., Ticket]
 
 KIND = Kind("m", Verb.ENCODE, Lane.INTERACTIVE)
-ANY = Bounds(256, 10**9, BatchCost())
-TIGHT = Bounds(256, 100, BatchCost(base=1.0, per_token=0.1))
+FREE = CostCoefficients(base=0.0, per_token=0.0)
+ANY = Bounds(256, 10**9, FREE)
+TIGHT = Bounds(256, 100, CostCoefficients(base=1.0, per_token=0.1))
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def test_the_anchor_comes_first_and_its_own_length_next(ticket: MakeTicket) -> N
 
 def test_the_nearest_lengths_join_first(ticket: MakeTicket) -> None:
     tickets = {length: ticket(length) for length in (50, 10, 49, 53, 52, 90)}
-    taken = filled(*tickets.values()).take(tickets[50], Bounds(4, 10**9, BatchCost()))
+    taken = filled(*tickets.values()).take(tickets[50], Bounds(4, 10**9, FREE))
     assert [t.length for t in taken] == [50, 49, 52, 53]
 
 
@@ -69,7 +71,7 @@ def test_a_length_too_far_above_does_not_shut_out_what_is_below(ticket: MakeTick
 def test_what_was_taken_is_not_there_any_more(ticket: MakeTicket) -> None:
     tickets = [ticket(10) for _ in range(6)]
     backlog = filled(*tickets)
-    backlog.take(tickets[2], Bounds(3, 10**9, BatchCost()))
+    backlog.take(tickets[2], Bounds(3, 10**9, FREE))
     assert backlog.waiting == 3
     assert backlog.head() is tickets[3]
     assert backlog.oldest() is tickets[3]
@@ -103,7 +105,7 @@ def test_what_has_gone_does_not_pile_up_behind_what_stays(ticket: MakeTicket) ->
         if number % 2:
             backlog.drop(passing)
         else:
-            backlog.take(passing, Bounds(1, 10**9, BatchCost()))
+            backlog.take(passing, Bounds(1, 10**9, FREE))
     assert backlog.waiting == 1
     assert backlog.head() is stays
     kept = len(backlog._arrivals) + len(backlog._turns) + sum(map(len, backlog._by_length.values()))

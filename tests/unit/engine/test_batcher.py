@@ -3,14 +3,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.batcher import PADDING_SHARE, BatchCost, Bounds, Fill
+from catalog.schema import CostCoefficients
+from engine.batcher import PADDING_SHARE, Bounds, Fill
 
-FREE = BatchCost()
-DEAR = BatchCost(base=5.0, per_token=0.22)
+FREE = CostCoefficients(base=0.0, per_token=0.0)
+DEAR = CostCoefficients(base=5.0, per_token=0.22)
 
 
 def test_a_batch_costs_its_base_and_every_padded_item() -> None:
-    assert BatchCost(base=1.0, per_token=0.1, per_square=0.01).batch(3, 10) == 1.0 + 3 * (1.0 + 1.0)
+    assert CostCoefficients(base=1.0, per_token=0.1, per_square=0.01).batch(3, 10) == 1.0 + 3 * (1.0 + 1.0)
 
 
 def test_an_item_over_the_tokens_runs_alone() -> None:
@@ -54,7 +55,7 @@ _STEPS = st.lists(st.tuples(st.integers(1, 512), st.integers(0, 40)), max_size=1
 def test_no_order_of_joining_passes_a_bound_or_wastes_more_than_a_batch(
     anchor: int, steps: list[tuple[int, int]], items: int, tokens: int, base: float, per_token: float
 ) -> None:
-    cost = BatchCost(base=base, per_token=per_token)
+    cost = CostCoefficients(base=base, per_token=per_token)
     fill = Fill(anchor, Bounds(items, tokens, cost))
     lengths = [anchor]
     for length, wish in steps:

@@ -7,16 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from catalog.schema import CostCoefficients
 from catalog.terms import Lane
-from engine.batcher import BatchCost, Bounds
+from engine.batcher import Bounds
 from engine.scheduler import Policy, Scheduler
 from engine.types import Batch, Work
 
 MakeWork = Callable[..., Work]
 
-ONE = Bounds(1, 10**9, BatchCost())
-FEW = Bounds(4, 64, BatchCost(base=1.0, per_token=0.1))
-COST = BatchCost(base=5.0, per_token=0.22)
+FREE = CostCoefficients(base=0.0, per_token=0.0)
+ONE = Bounds(1, 10**9, FREE)
+FEW = Bounds(4, 64, CostCoefficients(base=1.0, per_token=0.1))
+COST = CostCoefficients(base=5.0, per_token=0.22)
 CPU = Bounds(256, 1024, COST, overhead_ms=1.0)
 
 
@@ -101,7 +103,7 @@ def test_a_caller_is_not_packed_last_for_what_it_cancelled(make_work: MakeWork) 
     again = make_work(caller="a")
     for work in (*others, again):
         scheduler.add(work)
-    batch = pick(scheduler, Bounds(2, 10**9, BatchCost()))
+    batch = pick(scheduler, Bounds(2, 10**9, FREE))
     assert batch is not None
     assert [entry.work.id for entry in batch.entries] == [others[0].id, again.id]
 
