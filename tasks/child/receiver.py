@@ -82,7 +82,12 @@ class Receiver:
             self._send("returned", [a.key for a in arrivals])
             return
         for arrival in arrivals:
-            items = read_items(arrival.job.inputs)
+            try:
+                items = read_items(arrival.job.inputs)
+            except ValueError as error:
+                log.warning("job %s dropped, its inputs cannot be read: %s", arrival.key, type(error).__name__)
+                self._reporter.dropped([arrival.key])
+                continue
             held = Held(arrival.job, items, received=arrival.received, arrived=arrived)
             if not self._hand.add(arrival.key, held):
                 continue
@@ -95,8 +100,10 @@ class Receiver:
                 self._reporter.refused(held, NothingToRun())
                 continue
             works.append(work)
-        if works:
-            self._engine.submit(works)
+        if works and (untaken := self._engine.submit(works)):
+            # A hand-back on another thread came between.
+            self._hand.drop(untaken)
+            self._send("returned", untaken)
 
     def cancel(self, ids: Sequence[str]) -> None:
         """Drop these jobs wherever they are; one that runs is dropped as soon as its batch ends."""
