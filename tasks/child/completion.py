@@ -52,12 +52,17 @@ def _completion(
 ) -> Completion:
     job = held.job
     rows, errors, tokens = _rows(held, outcomes)
-    state, error = _verdict(errors, job.items)
+    # What the door refused says nothing of whether another try may help.
+    late = [error for index, error in errors.items() if index in outcomes]
+    state, error = _verdict(list(errors.values()), late, job.items)
     run_at = None
-    if error is not None and tries_again(
-        retryable=bool(error["retryable"]), attempt=job.attempt, max_attempts=max_attempts
+    common = _common(late)
+    if (
+        error is not None
+        and common is not None
+        and tries_again(retryable=bool(common["retryable"]), attempt=job.attempt, max_attempts=max_attempts)
     ):
-        state, run_at = State.QUEUED, wall + delay_s(job.attempt)
+        state, error, run_at = State.QUEUED, common, wall + delay_s(job.attempt)
     return Completion(
         submission=job,
         state=state.value,
@@ -76,10 +81,10 @@ def _completion(
 
 def _rows(
     held: Held, outcomes: Mapping[int, Outcome | RoostError]
-) -> tuple[list[dict[str, Any]], list[Mapping[str, Any]], int]:
-    """One row per item in the caller's order, the errors among them, and the tokens read."""
+) -> tuple[list[dict[str, Any]], dict[int, Mapping[str, Any]], int]:
+    """One row per item in the caller's order, the errors among them by index, and the tokens read."""
     rows: list[dict[str, Any]] = []
-    errors: list[Mapping[str, Any]] = []
+    errors: dict[int, Mapping[str, Any]] = {}
     tokens = 0
     for index, item in enumerate(held.items):
         row: dict[str, Any] = {"id": item["id"]} if "id" in item else {}
@@ -93,21 +98,29 @@ def _rows(
         else:
             found = fault if fault is not None else as_data(outcome or EngineError("The item got no outcome."))
             row["error"] = found
-            errors.append(found)
+            errors[index] = found
         rows.append(row)
     return rows, errors, tokens
 
 
-def _verdict(errors: Sequence[Mapping[str, Any]], items: int) -> tuple[State, Mapping[str, Any] | None]:
-    """The job's state and error. A job fails only when all items do, with their common error."""
+def _verdict(
+    errors: Sequence[Mapping[str, Any]], late: Sequence[Mapping[str, Any]], items: int
+) -> tuple[State, Mapping[str, Any] | None]:
+    """The job's state and error. A job fails only when all items do, with their common error.
+
+    It expires when its deadline ended all that the door let through: `late` are the errors of those items.
+    """
     if len(errors) < items:
         return State.SUCCEEDED, None
-    codes = {error["code"] for error in errors}
-    if codes == {DeadlinePassed.code}:
-        return State.EXPIRED, errors[0]
-    if len(codes) == 1:
-        return State.FAILED, errors[0]
-    return State.FAILED, as_data(AllItemsFailed())
+    common = _common(late)
+    if common is not None and common["code"] == DeadlinePassed.code:
+        return State.EXPIRED, common
+    return State.FAILED, _common(errors) or as_data(AllItemsFailed())
+
+
+def _common(errors: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The error that all of these are, if they are one."""
+    return errors[0] if len({error["code"] for error in errors}) == 1 else None
 
 
 def timings(held: Held, spent: Spent, *, engine_left: float, wall: float) -> dict[str, float]:

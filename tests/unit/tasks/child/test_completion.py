@@ -115,6 +115,14 @@ def test_a_job_past_its_deadline_expires() -> None:
     assert done.state == "expired"
 
 
+def test_a_job_past_its_deadline_expires_whatever_the_door_refused() -> None:
+    one = held([{"text": "x"}, {"text": ""}], {1: as_data(EmptyText())})
+    done = of_error(one, DeadlinePassed(), wall=CREATED + 1, worker="w")
+    assert done.state == "expired"
+    assert done.error is not None
+    assert done.error["code"] == "deadline_passed"
+
+
 def test_an_unknown_model_ends_the_job_with_the_catalogs_own_words() -> None:
     done = of_error(held([{"text": "x"}]), UnknownModel("mm", ["m"]), wall=CREATED + 1, worker="w")
     assert done.state == "failed"
@@ -140,6 +148,13 @@ def test_a_retryable_failure_goes_back_to_its_queue_with_a_delay() -> None:
     assert done.state == "queued"
     assert done.run_at == pytest.approx(CREATED + 0.030 + 1.0)
     assert done.result is None
+
+
+def test_what_the_door_refused_takes_no_try_from_the_rest() -> None:
+    done = finished(held([{"text": ""}, {"text": "x"}], {0: as_data(EmptyText())}), [unreachable_hub()])
+    assert done.state == "queued"
+    assert done.error is not None
+    assert done.error["code"] == "model_load_failed"
 
 
 def test_a_retryable_failure_is_final_after_the_last_attempt() -> None:
