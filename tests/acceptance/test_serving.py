@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -189,3 +190,20 @@ def test_forms_and_dimensions_may_differ_inside_one_batch(someone: Any) -> None:
         ("binary", 384, 48),
         ("float32", 128, 128),
     ]
+
+
+def test_large_results_read_again_and_again_leave_no_memory_behind_in_the_api(stack: Any, someone: Any) -> None:
+    texts = [f"text {n}" for n in range(512)]
+    api = psutil.Process(stack.part("api").pid)
+
+    def jobs_read_twice(count: int) -> int:
+        ids = [someone.submit(texts) for _ in range(count)]
+        someone.ends(ids)
+        sizes = [len(someone.client.get(f"/v1/jobs/{id_}/result").content) for id_ in ids * 2]
+        return sum(sizes)
+
+    jobs_read_twice(5)
+    before = api.memory_info().rss
+    read = jobs_read_twice(30)
+    assert read > 100 * MIB
+    assert api.memory_info().rss - before < 32 * MIB

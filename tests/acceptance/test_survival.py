@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import redis
 
 pytestmark = pytest.mark.slow
 
@@ -87,6 +88,17 @@ def test_valkey_killed_with_its_data_kept(stack: Any, someone: Any, load: list[s
 def test_valkey_killed_with_all_its_data_lost(stack: Any, someone: Any, load: list[str]) -> None:
     stack.wipe_valkey()
     settled(someone, load)
+
+
+def test_large_inputs_are_no_burden_to_a_broker_that_is_nearly_full(stack: Any, someone: Any) -> None:
+    with redis.Redis.from_url(stack.redis_url) as broker:
+        broker.config_set("maxmemory", int(broker.info("memory")["used_memory"]) + 4 * 2**20)
+        try:
+            ids = [someone.submit([f"{n} " + "x" * 200_000]) for n in range(60)]
+            ended = someone.ends(ids)
+        finally:
+            broker.config_set("maxmemory", 0)
+    assert {job["status"] for job in ended.values()} == {"succeeded"}
 
 
 def test_valkey_restarted_three_times_in_a_row(stack: Any, someone: Any, load: list[str]) -> None:
