@@ -108,9 +108,10 @@ class Engine:
             lane.start()
 
     def submit(self, works: Sequence[Work]) -> list[str]:
-        """Take in works. One that is in hand already is left as it is; one that cannot run is finished at once.
+        """Take in works. One that is in hand already is left as it is.
 
-        Returns the ids that were not taken because the engine takes no more; they are not reported later.
+        One that cannot run is finished at once, from this call. Returns the ids that were not taken because the engine
+        takes no more; they are not reported later.
         """
         done: list[Finished] = []
         wanted: dict[tuple[str, Lane], None] = {}
@@ -176,7 +177,7 @@ class Engine:
             adapter.interrupt()
         for lane in self._lanes:
             lane.join(_STOP_GRACE_S)
-        self._residency.stop()
+        self._residency.stop(_STOP_GRACE_S)
 
     def snapshot(self) -> EngineSnapshot:
         """The engine at this moment."""

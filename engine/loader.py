@@ -103,9 +103,14 @@ def load_adapter(adapter: Adapter, device: Device, clock: Callable[[], float]) -
 
 
 def unload_adapter(adapter: Adapter, device: Device) -> None:
-    """Drop the weights and give their memory back to the device. An adapter's own failure in this is only logged."""
+    """Drop the weights and give their memory back to the device."""
+    drop_weights(adapter)
+    device.clear()
+
+
+def drop_weights(adapter: Adapter) -> None:
+    """Have the adapter let go of its weights. Its own failure in this is only logged."""
     try:
         adapter.unload()
     except Exception:
         log.exception("unloading %s failed", adapter.spec.id)
-    device.clear()

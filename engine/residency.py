@@ -21,7 +21,7 @@ from engine.device import Device
 from engine.errors import DeviceLost, EngineError, LoadFailed, LoadReason, ModelTooLarge
 from engine.failures import COOL_DOWN_S, load_failure
 from engine.ledger import DEFAULT_EVICTION, EvictionPolicy
-from engine.loader import Models, build_adapter, load_adapter, unload_adapter
+from engine.loader import Models, build_adapter, drop_weights, load_adapter, unload_adapter
 from engine.placement import Placement
 from engine.slot import Slot, Watcher
 from engine.snapshot import LedgerState, ModelState, Phase
@@ -85,12 +85,12 @@ class Residency:
         for thread in self._threads:
             thread.join(timeout_s)
         with self._lock:
-            there = (Phase.RESIDENT, Phase.LEAVING)
-            leaving = [slot for slot in self._slots.values() if slot.phase in there and not slot.leases]
-            for slot in leaving:
-                slot.phase = Phase.LEAVING
-        for slot in leaving:
-            self._evict(slot)
+            for slot in self._slots.values():
+                if slot.phase in (Phase.RESIDENT, Phase.LEAVING) and not slot.leases and slot.adapter is not None:
+                    drop_weights(slot.adapter)
+                    slot.phase = Phase.ABSENT
+                    self.ledger.free(slot.model)
+        self._device.clear()
 
     def want(self, model: str, lane: Lane = Lane.INTERACTIVE) -> None:
         """Work waits for this model: load it if it is not there."""

@@ -26,7 +26,7 @@ class LoadOptions(BaseModel):
 
 
 class Adapter(ABC):
-    """One model of one family on one device. Calls never overlap on one adapter unless `lanes` says so.
+    """One model of one family on one device. Runs never overlap on one adapter unless it is `reentrant`.
 
     Life: `__init__` (cheap, no memory) → `footprint` → `load` → many `run` → `unload` (gives all memory back); then
     perhaps `load` again, on the same object.
