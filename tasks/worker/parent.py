@@ -1,7 +1,8 @@
 """The Celery parent of a device: it stands between the broker's messages and the engine child, and owns neither's work.
 
 It outlives broker connections: while there is none, the child works on, and what it finishes is acked later. It
-outlives children: what one held is given to the next, with what is known of each job's fate.
+outlives children: what one held is given to the next, with what is known of each job's fate, unless that one dies
+before it is ready: then other workers may have it.
 """
 
 from __future__ import annotations
@@ -220,6 +221,7 @@ class Parent:
         """Return messages to their queues: untouched ones as they came, others marked, so that their row is read."""
         for held in jobs:
             self.holding.remove(held.id)
+            self._cancelled.discard(held.id)
             held.owner.forget()
         if self._delivery is None:
             return
@@ -251,6 +253,10 @@ class Parent:
             self._link.send("cancel", sorted(self._cancelled))
 
     def _child_lost(self, reason: str) -> None:
+        was_ready = self.holding.ready
         jobs = self.holding.child_lost(time.monotonic())
         self._unsent = []
         log.error("engine child lost, %d jobs in hand: %s", len(jobs), reason)
+        if not was_ready:
+            # The next one may not get ready either, and what we hold no other worker can run.
+            self._give_back(jobs)

@@ -3,7 +3,7 @@
 It takes what waits as one batch, up to 64 jobs, and keeps its books in Valkey under `test:`, so that a test sees what
 ran however often processes died. Options of a job: `seconds` it takes; `do`: "die" (kill this process while it runs),
 "hang" (never end, under `limit_s`), "lose_device", "fail"; `once`: all that only at its first attempt. A job that ran
-when a child died is given up at its third attempt.
+when a child died is given up at its third attempt. No child gets ready while there is a key `test:stillborn`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class StandIn:
     def serve(self) -> None:
         self.note("sadd", "test:born", os.getpid())
         select.select([], [], [], float(os.environ.get("ROOST_CHILD_DELAY", "0")))
+        if self.books.exists("test:stillborn"):
+            os._exit(1)
         self.note("hset", "test:child", "pid", os.getpid())
         self.send("ready", os.getpid())
         while True:

@@ -53,6 +53,22 @@ def test_a_child_that_lost_its_device_is_replaced(stage: Stage) -> None:
     assert stage.books.told(job) == [FRESH, INTERRUPTED]
 
 
+def test_what_a_worker_holds_goes_back_when_its_next_child_does_not_get_ready(stage: Stage) -> None:
+    running, waiting = stage.job(seconds=30, once=True), [stage.job() for _ in range(5)]
+    stage.start()
+    stage.publish(running)
+    stage.until(stage.books.runs)
+    stage.publish(*waiting)
+    stage.until(lambda: stage.books.given() == 6)
+    stage.books.client.set("test:stillborn", 1)
+    os.kill(stage.books.child(), signal.SIGKILL)
+    stage.until(lambda: (stage.books.queued(), stage.books.in_hand()) == (6, 0))
+    stage.books.client.delete("test:stillborn")
+    stage.until_all_ended(6, 30.0)
+    assert stage.books.told(running) == [FRESH, REPEATED]
+    assert all(stage.books.told(job) == [FRESH, FRESH] for job in waiting)
+
+
 def test_nothing_is_pulled_before_the_child_is_ready(stage: Stage) -> None:
     stage.start(child_delay=1)
     stage.publish(stage.job())
