@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
 from collections.abc import Callable
 
@@ -258,6 +259,20 @@ def test_a_deadline_of_a_work_that_ran_is_forgotten(make_work: MakeWork) -> None
     order(scheduler)
     assert scheduler.expire(6.0) == []
     assert scheduler.next_deadline() is None
+
+
+def test_what_an_item_costs_to_schedule_does_not_grow_with_what_waits(make_work: MakeWork) -> None:
+    def seconds_each(waiting: int) -> float:
+        scheduler = filled(*[make_work(lengths=[8 + i % 100], caller=str(i % 10)) for i in range(waiting)])
+        began, items = time.thread_time(), 0
+        for _ in range(20):
+            batch = pick(scheduler, CPU)
+            items += len(batch.entries) if batch else 0
+        return (time.thread_time() - began) / items
+
+    few = min(seconds_each(500) for _ in range(3))
+    many = min(seconds_each(20_000) for _ in range(3))
+    assert many < 4 * few
 
 
 def test_padding_stays_under_three_percent_when_much_waits(make_work: MakeWork) -> None:
