@@ -137,7 +137,7 @@ class Link:
                 self._on_replies(unpack_replies(message["data"]))
             else:
                 self._on_changes(unpack_changes(message["data"]))
-        except (ValueError, TypeError, KeyError):
+        except Exception:
             log.exception("a notice could not be read")
 
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import msgpack
 import pytest
 from sqlalchemy import text
 
@@ -110,10 +111,12 @@ async def test_a_notice_that_cannot_be_read_is_passed_over(
     await until(lambda: len(api.services.waiting))
     broker.publish(keys.CHANGES, b"\xc1 nonsense")
     broker.publish(keys.CHANGES, b"\x01")
+    broker.publish(keys.CHANGES, msgpack.packb([["an id in 16 char", "queued", 1, 0]]))
     broker.publish(keys.CHANGES, pack_changes([]))
     await api.http.post(job["urls"]["cancel"])
     assert (await poll).json()["status"] == "cancelled"
     assert "could not be read" in caplog.text
+    assert api.services.link.up
 
 
 async def test_without_a_broker_jobs_are_committed_and_told(start_api: Start) -> None:
