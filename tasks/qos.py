@@ -83,10 +83,11 @@ class QoS(redis.QoS):  # type: ignore[misc]
             del self.acked[: len(done)]
 
     def renew(self) -> None:
-        """Extend the lease on all that this channel holds."""
+        """Extend the lease on all that this channel holds, and send the acks that could not be sent in their time."""
         self._flush()
         if tags := list(self._delivered):
             self.channel.script(RENEW, [self.unacked_index_key], tags)
+        self.flush()
 
     def restore(self, tags: Sequence[str], *, marked: bool) -> None:
         """Put messages back, the first of `tags` next in line; those that may have run marked as redelivered."""
@@ -107,10 +108,10 @@ class QoS(redis.QoS):  # type: ignore[misc]
             return
         arguments = [self.visibility_timeout, num or _RESTORE_MOST]
         while found := self.channel.script(OVERDUE, [self.unacked_key, self.unacked_index_key], arguments):
-            tags = [bytes_to_str(tag) for tag in found[::2]]
-            self._restore(tags, [_marked(value) for value in found[1::2]], lease_s=self.visibility_timeout)
-            log.warning("%d messages of a silent consumer go back to their queues", len(tags))
-            if len(tags) < arguments[1]:
+            back = self._readable(zip(map(bytes_to_str, found[::2]), found[1::2], strict=True))
+            self._restore(list(back), list(back.values()), lease_s=self.visibility_timeout)
+            log.warning("%d messages of a silent consumer go back to their queues", len(back))
+            if len(found) < 2 * arguments[1]:
                 return
 
     def restore_by_tag(self, tag: str, client: Any = None, leftmost: bool = False) -> None:
@@ -132,6 +133,18 @@ class QoS(redis.QoS):  # type: ignore[misc]
         except self.channel.connection_errors as error:
             log.warning("messages stay with their leases: %s", type(error).__name__)
         self._delivered.restored = True
+
+    def _readable(self, overdue: Iterable[tuple[str, bytes]]) -> dict[str, str]:
+        """Messages by tag, marked as redelivered. One that no consumer can read is dropped here for good."""
+        marked: dict[str, str] = {}
+        for tag, value in overdue:
+            try:
+                marked[tag] = _marked(value)
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
+                log.critical("dropped message %s that cannot be read: %s", tag, type(error).__name__)
+                self.acked.append(tag)
+        self.flush()
+        return marked
 
     def _restore(self, newest_first: Sequence[str], payloads: Sequence[str] | None, lease_s: float = 0.0) -> None:
         arguments = restore_arguments(newest_first, payloads, lease_s)

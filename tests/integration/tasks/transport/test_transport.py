@@ -151,6 +151,21 @@ def test_the_messages_of_a_silent_consumer_return_marked(
     assert all(message.headers["redelivered"] for message in other.messages)
 
 
+def test_a_message_that_cannot_be_read_does_not_keep_a_silent_consumers_others_from_returning(
+    client: redis.Redis, publisher: Publisher, connect: Connect, new_job: NewJob
+) -> None:
+    job = new_job()
+    publisher.publish_now([job])
+    client.lpush("interactive.xs", '{"delivery_tag": "torn", ')
+    silent = Inbox(connect(visibility_timeout=LEASE_S), "interactive.xs")
+    silent.wait(1)
+    assert client.hexists("unacked", "torn")
+    other = Inbox(connect(visibility_timeout=LEASE_S, unacked_restore_throttle=1), "interactive.xs")
+    other.wait(1)
+    assert other.ids == ids([job])
+    assert client.hkeys("unacked") == [str(job.id).encode()]
+
+
 def test_a_consumer_that_renews_keeps_its_messages(
     client: redis.Redis, publisher: Publisher, connect: Connect, new_job: NewJob
 ) -> None:
@@ -192,6 +207,17 @@ def test_acks_within_an_event_loop_go_out_together_a_moment_later(
         next(turns)
     assert client.hlen("unacked") == 0
     hub.close()
+
+
+def test_an_ack_that_could_not_be_sent_in_its_time_goes_with_the_next_renewal(
+    client: redis.Redis, publisher: Publisher, connect: Connect, new_job: NewJob
+) -> None:
+    publisher.publish_now([new_job()])
+    inbox = Inbox(connect(), "interactive.xs")
+    (message,) = inbox.wait(1)
+    inbox.channel.qos.acked.append(message.delivery_tag)  # as a flush that the server refused leaves it
+    inbox.channel.qos.renew()
+    assert not client.exists("unacked", keys.HELD)
 
 
 def test_a_broker_that_says_nothing_is_given_up_after_ten_ticks(connect: Connect) -> None:
