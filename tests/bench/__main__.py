@@ -123,16 +123,27 @@ async def measure(stack: Stack, cases: Sequence[Case], pace: Pace, options: Opti
                     async with Profiler(stack.pid, options.out.parent, case.name == options.profile):
                         found[case.name].append(await opened[case.name]())
                     await stack.rows.settle()
+                except asyncio.CancelledError:
+                    _say("stopped; what was found so far follows")
+                    return _sections(cases, found, failed)
                 except Exception as error:  # noqa: BLE001 - one broken case must not hide what the others found
                     failed[case.name] = _reason(error)
                     _say(f"{case.name} FAILED: {failed[case.name]}")
-    return [_section(case, found[case.name], failed.get(case.name, "")) for case in cases]
+    return _sections(cases, found, failed)
 
 
-def _section(case: Case, found: Sequence[Found], failed: str) -> Section:
-    rows = tuple(rows_of(case.name, [one.readings for one in found]))
-    cpu_us = found[-1].cpu_us if found else {}
-    return Section(case.name, case.title, rows, case.notes, cpu_us, failed)
+def _sections(cases: Sequence[Case], found: Mapping[str, Sequence[Found]], failed: Mapping[str, str]) -> list[Section]:
+    return [
+        Section(
+            name=case.name,
+            title=case.title,
+            rows=tuple(rows_of(case.name, [one.readings for one in found[case.name]])),
+            notes=case.notes,
+            cpu_us=found[case.name][-1].cpu_us if found[case.name] else {},
+            failed=failed.get(case.name, ""),
+        )
+        for case in cases
+    ]
 
 
 def _reason(error: BaseException) -> str:

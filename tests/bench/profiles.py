@@ -10,9 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import psutil
-
-from tests.bench.usage import role_of, tree
+from tests.bench.usage import members
 
 PARTS = ("api", "parent", "child")
 
@@ -31,8 +29,7 @@ class Profiler:
     async def __aenter__(self) -> Self:
         if self._tool is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            for process in tree(self._pid):
-                part = _part(process)
+            for process, part in members(self._pid):
                 if part in PARTS:
                     await self._sample(self._tool, process.pid, self._folder / f"profile-{part}-{process.pid}.txt")
         return self
@@ -54,10 +51,3 @@ class Profiler:
             if process.returncode is None:
                 process.send_signal(signal.SIGINT)
             await process.wait()
-
-
-def _part(process: psutil.Process) -> str:
-    try:
-        return role_of(process.cmdline(), process.name())
-    except psutil.Error:
-        return ""

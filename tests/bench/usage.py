@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -87,11 +88,9 @@ class Meter:
 
     def _read(self) -> dict[int, tuple[str, float]]:
         read = {os.getpid(): (CLIENT, _cpu(psutil.Process()))}
-        for process in tree(*self._roots):
-            try:
-                read[process.pid] = (role_of(process.cmdline(), process.name()), _cpu(process))
-            except psutil.Error:
-                continue
+        for process, role in members(*self._roots):
+            with contextlib.suppress(psutil.Error):
+                read[process.pid] = (role, _cpu(process))
         return read
 
 
@@ -119,6 +118,15 @@ def tree(*roots: int) -> list[psutil.Process]:
     return list(found.values())
 
 
+def members(*roots: int) -> list[tuple[psutil.Process, str]]:
+    """The processes of `tree`, each with the part it plays; those that have just ended are left out."""
+    found = []
+    for process in tree(*roots):
+        with contextlib.suppress(psutil.Error):
+            found.append((process, role_of(process.cmdline(), process.name())))
+    return found
+
+
 def peak_mib(pid: int) -> float:
     """The most memory a process has held (VmHWM), in MiB; 0 where the system does not tell."""
     status = Path(f"/proc/{pid}/status")
@@ -133,11 +141,7 @@ def peak_mib(pid: int) -> float:
 def peaks(*roots: int) -> dict[str, float]:
     """Peak memory in MiB by part, each process of a part added. Pages that processes share count once for each."""
     sums: dict[str, float] = {}
-    for process in tree(*roots):
-        try:
-            role = role_of(process.cmdline(), process.name())
-        except psutil.Error:
-            continue
+    for process, role in members(*roots):
         sums[role] = sums.get(role, 0.0) + peak_mib(process.pid)
     return sums
 

@@ -11,7 +11,7 @@ from tests.bench.case import Case, Found, Measure, Pace, Stack, checked
 from tests.bench.figures import Reading, at_least, at_most, latency
 from tests.bench.jobs import weightless
 from tests.bench.load import closed_loop, is_accepted, open_loop
-from tests.bench.usage import role_of, tree
+from tests.bench.usage import members
 
 CLIENTS = 16
 RATE = 1000
@@ -58,7 +58,7 @@ async def _open(stack: Stack, pace: Pace, found: Found) -> None:
 @contextmanager
 def paused(stack: Stack) -> Iterator[None]:
     """The device worker's two processes stand still inside this; for seconds only, or its leases would end."""
-    pids = [process.pid for process in tree(stack.pid) if role_of(process.cmdline()) in {"parent", "child"}]
+    pids = [process.pid for process, role in members(stack.pid) if role in {"parent", "child"}]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
