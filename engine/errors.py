@@ -87,7 +87,7 @@ class DeviceLost(EngineError):
 
 
 class DeadlinePassed(EngineError):
-    """The job's deadline passed before the device came to it; give it more time or a higher priority."""
+    """The job was not done before its deadline; give it more time or a higher priority."""
 
     code = "deadline_passed"
 

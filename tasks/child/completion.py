@@ -69,7 +69,7 @@ def _completion(
         result=None if run_at is not None else pack_rows(rows),
         items_failed=len(errors),
         error=error,
-        device_ms=device_ms,
+        device_ms=round(device_ms, 3),
         started=held.received if held.started is None else held.received + (held.started - held.arrived),
         finished=wall,
         timings=timings(held, spent, engine_left=engine_left, wall=wall),
@@ -126,10 +126,11 @@ def _common(errors: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
 def timings(held: Held, spent: Spent, *, engine_left: float, wall: float) -> dict[str, float]:
     """Where the milliseconds went, from acceptance to the start of the commit. The parts add up to `total_ms`.
 
-    `batch_wait_ms` takes what the engine's own clock did not see, so that nothing is lost between the parts.
+    `batch_wait_ms` takes what the engine's own clock did not see, so that nothing is lost between the parts. A job that
+    was delivered before has spent the time of its earlier tries, and between them, in the queue.
     """
     job = held.job
-    sent = job.sent or job.created
+    sent = job.created if job.fence > 1 else job.sent or job.created
     stay = engine_left - held.received
     return {
         "admit_ms": _ms(sent - job.created),

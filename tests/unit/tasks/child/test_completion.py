@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -171,3 +172,11 @@ def test_the_timings_add_up_to_the_whole() -> None:
     assert sum(parts.values()) == pytest.approx(total, rel=0.02)
     assert parts["queue_ms"] == pytest.approx(3.0)
     assert parts["device_ms"] == pytest.approx(6.0)
+
+
+def test_a_job_delivered_before_spent_the_time_of_its_earlier_tries_in_the_queue() -> None:
+    one = held([{"text": "x"}])
+    again = Held(replace(one.job, fence=3, sent=CREATED + 7.0), one.items, received=CREATED + 7.1, arrived=50.0)
+    done = of_error(again, OutOfMemory(), wall=CREATED + 7.2, worker="w")
+    assert done.timings["admit_ms"] == 0.0
+    assert done.timings["queue_ms"] == pytest.approx(7_100.0)
