@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import time
@@ -63,6 +64,9 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
     engine.start()
     for thread in (committer, marker, claimer, heartbeat):
         thread.start()
+    # What lives as long as the process is not worth looking at in each collection.
+    gc.collect()
+    gc.freeze()
     line.send("ready", os.getpid())
     log.info("engine child of %s on %s", worker, device)
     for frame in line.frames():
