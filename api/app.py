@@ -45,7 +45,7 @@ _ABOUT = "A job queue service that runs many small models on shared GPUs."
 
 def create() -> FastAPI:
     """The application with settings from the environment: the entry point of servers."""
-    settings = Settings()
+    settings = Settings.from_environment()
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     app = create_app(settings)
     # What is here now lives as long as the process. Left to the collector, each full collection would walk through all

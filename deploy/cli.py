@@ -26,7 +26,7 @@ from deploy.embedded.errors import EmbeddedError
 from deploy.embedded.family import gone, started_at
 from deploy.embedded.stop_request import StopRequest
 from deploy.environment import shown
-from tasks.settings import Settings
+from tasks.settings import Settings, complaint
 
 if TYPE_CHECKING:
     from deploy.embedded.stack import Stack
@@ -186,8 +186,7 @@ def _settings() -> Settings:
     try:
         return Settings()
     except ValidationError as error:
-        lines = [f"ROOST_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}" for one in error.errors()]
-        raise click.ClickException("\n".join(lines)) from error
+        raise click.ClickException(complaint(error)) from error
 
 
 def _needed(name: str) -> str:

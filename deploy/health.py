@@ -101,7 +101,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"usage: python -m deploy.health {'|'.join(CHECKS)}\n")
         return 2
     try:
-        CHECKS[arguments[0]](Settings())
+        CHECKS[arguments[0]](Settings.from_environment())
     except (Unwell, OSError, ValueError, http.client.HTTPException, redis.RedisError) as error:
         sys.stderr.write(f"{arguments[0]}: {error}\n")
         return 1

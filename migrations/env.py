@@ -26,6 +26,6 @@ if context.is_offline_mode():
 elif given is not None:
     run(given)
 else:
-    engine = create_engine(normalise(Settings().database_url), poolclass=NullPool)
+    engine = create_engine(normalise(Settings.from_environment().database_url), poolclass=NullPool)
     with engine.begin() as own:
         run(own)

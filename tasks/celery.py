@@ -120,4 +120,4 @@ def _transport_options(settings: Settings) -> dict[str, Any]:
     }
 
 
-app = make_app(Settings())
+app = make_app(Settings.from_environment())

@@ -5,12 +5,19 @@ docs/operations.md holds the same table; a test compares them.
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:[kmgt](?:i?b)?|b|(%))?", re.IGNORECASE)
+_DEVICE = re.compile(r"auto|cpu|cuda(?::\d{1,3})?")
+_REDIS = ("roost", "roosts", "redis", "rediss", "unix")
+_BROKERS = (*_REDIS, "amqp", "amqps", "pyamqp", "memory")
+_SECRET = frozenset({"database_url", "broker_url", "notify_url", "flower_auth"})
 
 
 class EventsMode(StrEnum):
@@ -20,6 +27,60 @@ class EventsMode(StrEnum):
     OFF = "off"
 
 
+class LogLevel(StrEnum):
+    """How much a process logs."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def _lowered(value: object) -> object:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def _a_budget(value: str) -> str:
+    """The form alone: whether the device has as much is for the engine to say."""
+    match = _SIZE.fullmatch(value.strip())
+    if match is None:
+        raise ValueError("is no size: give bytes, 8GiB, or a share such as 60%")
+    amount = float(match[1])
+    if not amount or (match[2] and amount > 100):
+        raise ValueError("must be more than nothing, and a share at most 100%")
+    return value
+
+
+def _a_device(value: str) -> str:
+    if not _DEVICE.fullmatch(value):
+        raise ValueError("is no device: use auto, cpu, cuda or cuda:N")
+    return value
+
+
+def _a_database(value: str) -> str:
+    scheme, there, _ = value.partition("://")
+    if value and not (there and scheme.partition("+")[0] in {"postgresql", "postgres"}):
+        raise ValueError("must be a PostgreSQL address: postgresql://user:password@host:5432/database")
+    return value
+
+
+def _a_broker(value: str) -> str:
+    # Stock transports take several addresses, one after the other when a broker is away.
+    if value and not all(_scheme(part) in _BROKERS for part in value.split(";")):
+        raise ValueError("must start with roost://, roosts://, redis://, rediss://, amqp:// or amqps://")
+    return value
+
+
+def _a_notifier(value: str) -> str:
+    if value and _scheme(value) not in _REDIS:
+        raise ValueError("must be a Redis or Valkey, and start with redis:// or rediss://")
+    return value
+
+
+def _scheme(url: str) -> str:
+    return url.partition("://")[0] if "://" in url else ""
+
+
 class Settings(BaseSettings):
     """One flat table. Sizes take suffixes in bytes where noted; times are seconds."""
 
@@ -27,11 +88,19 @@ class Settings(BaseSettings):
 
     # Where things are
     data_dir: Annotated[Path, Field(description="Folder of everything the embedded stack keeps")] = Path(".roost")
-    database_url: Annotated[str, Field(description="postgresql+psycopg://… ; empty starts the embedded server")] = ""
-    broker_url: Annotated[
-        str, Field(description="roost://, roosts:// (doorbell transport), redis://, amqp:// ; empty starts Valkey")
+    database_url: Annotated[
+        str, Field(description="postgresql+psycopg://… ; empty starts the embedded server"), AfterValidator(_a_database)
     ] = ""
-    notify_url: Annotated[str, Field(description="redis:// for wakes and heartbeats; empty takes the broker's")] = ""
+    broker_url: Annotated[
+        str,
+        Field(description="roost://, roosts:// (doorbell transport), redis://, amqp:// ; empty starts Valkey"),
+        AfterValidator(_a_broker),
+    ] = ""
+    notify_url: Annotated[
+        str,
+        Field(description="redis:// for wakes and heartbeats; empty takes the broker's"),
+        AfterValidator(_a_notifier),
+    ] = ""
     catalog: Annotated[str, Field(description="Folders of model YAMLs besides the built-in ones, separated by ':'")] = (
         ""
     )
@@ -49,8 +118,15 @@ class Settings(BaseSettings):
     api_processes: Annotated[int, Field(ge=1, le=64, description="API processes behind the one port")] = 1
 
     # The device
-    device: Annotated[str, Field(description="auto, cpu, cuda or cuda:N: the device of this worker")] = "auto"
-    budget: Annotated[str, Field(description="Memory for models: bytes, 8GiB, or a share such as 60%")] = "60%"
+    device: Annotated[
+        str,
+        Field(description="auto, cpu, cuda or cuda:N: the device of this worker"),
+        BeforeValidator(_lowered),
+        AfterValidator(_a_device),
+    ] = "auto"
+    budget: Annotated[
+        str, Field(description="Memory for models: bytes, 8GiB, or a share such as 60%"), AfterValidator(_a_budget)
+    ] = "60%"
     preload: Annotated[str, Field(description="Models to load at start, separated by commas")] = ""
     lanes: Annotated[int, Field(ge=0, le=64, description="Batches computed at once on a CPU; 0 takes one per core")] = 0
     batch_tokens: Annotated[
@@ -88,7 +164,17 @@ class Settings(BaseSettings):
 
     # Flower
     flower_auth: Annotated[str, Field(description="user:password for Flower; needed beyond loopback")] = ""
-    log_level: Annotated[str, Field(description="debug, info, warning or error")] = "info"
+    log_level: Annotated[LogLevel, Field(description="debug, info, warning or error"), BeforeValidator(_lowered)] = (
+        LogLevel.INFO
+    )
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """The settings of a process, for its entry point. A wrong one ends it, with a line that says what is valid."""
+        try:
+            return cls()
+        except ValidationError as error:
+            raise SystemExit(complaint(error)) from None
 
     @property
     def redis_url(self) -> str:
@@ -104,6 +190,19 @@ class Settings(BaseSettings):
     def doorbell(self) -> bool:
         """Whether the broker is reached through our own transport."""
         return self.broker_url.startswith(("roost://", "roosts://"))
+
+
+def complaint(error: ValidationError) -> str:
+    """What is wrong with the settings, a line for each: the variable, its value unless secret, and what is valid."""
+    return "\n".join(
+        _line("_".join(map(str, one["loc"])), one["input"], one["msg"].removeprefix("Value error, "))
+        for one in error.errors(include_url=False)
+    )
+
+
+def _line(name: str, value: object, what: str) -> str:
+    shown = "" if name in _SECRET else f"={str(value)[:50]!r}"
+    return f"ROOST_{name.upper()}{shown}{' ' if what[:1].islower() else ': '}{what}"
 
 
 def plain_redis(url: str) -> str:
