@@ -6,6 +6,7 @@ Refused besides what the schema refuses: keys given twice (YAML would keep the l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,16 @@ from catalog.terms import Verb
 
 MAX_BYTES = 256 * 1024
 
-_MODELS: tuple[type[BaseModel], ...] = (Spec, Source, PackageWeights, Tasks, EncodeFacts, CostCoefficients, Profile)
-_KEYS = sorted({key for model in _MODELS for key in model.model_fields})
+_PLACES: dict[str, type[BaseModel]] = {
+    "": Spec,
+    "source": Source,
+    "source.package": PackageWeights,
+    "tasks": Tasks,
+    "tasks.encode": EncodeFacts,
+    "cost": CostCoefficients,
+    "profiles.*": Profile,
+}
+"""Where a file has which keys. `load` and `run` are not here: others know their keys."""
 
 
 def read_spec(file: Path) -> Spec:
@@ -28,9 +37,13 @@ def read_spec(file: Path) -> Spec:
     try:
         spec = Spec.model_validate(_mapping(file))
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"] if part != "[key]")
-        raise _invalid(file, field, _advice(first["type"], field, first["msg"])) from error
+        found = error.errors(include_input=False, include_url=False)
+        # A misspelt key is often why another is missing.
+        first = next((e for e in found if e["type"] == "extra_forbidden"), found[0])
+        where = [str(part) for part in first["loc"] if part != "[key]"]
+        unknown = first["type"] == "extra_forbidden"
+        advice = _nearest_key(where) if unknown else first["msg"].removeprefix("Value error, ")
+        raise _invalid(file, ".".join(where), advice) from error
     _check_run_defaults(file, spec)
     if spec.source.path is None:
         return spec
@@ -117,11 +130,16 @@ def _check_run_defaults(file: Path, spec: Spec) -> None:
             raise _invalid(file, (error.param or "options").replace("options", owner, 1), error.message) from error
 
 
-def _advice(kind: str, field: str, message: str) -> str:
-    if kind != "extra_forbidden":
-        return message.removeprefix("Value error, ")
-    hint = nearest(field.rsplit(".", 1)[-1], _KEYS, 1)
-    return f"unknown key; did you mean {hint[0]!r}?" if hint else "unknown key"
+def _nearest_key(where: Sequence[str]) -> str:
+    """What an unknown key may have meant: one of another place, a misspelt one of this, or else any of this."""
+    *parents, key = where
+    place = "profiles.*" if parents[:1] == ["profiles"] else ".".join(parents)
+    elsewhere = [other for other, model in _PLACES.items() if key in model.model_fields]
+    if elsewhere:
+        return f"unknown key here; it belongs {f'under {elsewhere[0]!r}' if elsewhere[0] else 'at the top'}"
+    valid = list(_PLACES[place].model_fields)
+    close = nearest(key, valid, 1)
+    return f"unknown key; did you mean {close[0]!r}?" if close else f"unknown key; valid here: {', '.join(valid)}"
 
 
 def _invalid(file: Path, field: str, message: str) -> InvalidSpec:
