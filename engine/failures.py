@@ -57,6 +57,7 @@ _REASONS: Mapping[str, LoadReason] = {
     "OutOfMemoryError": LoadReason.OUT_OF_MEMORY,
     "OutOfMemory": LoadReason.OUT_OF_MEMORY,
     "ValidationError": LoadReason.CONFIG,
+    "InvalidSpec": LoadReason.CONFIG,
 }
 _DEVICE_LOST = (
     "device-side assert",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,8 +12,8 @@ from catalog.schema import Spec
 from catalog.weights import locate
 from engine.adapters.base import Adapter
 from engine.device import Device, DeviceKind
-from engine.errors import LoadFailed, LoadReason
 from engine.failures import load_failure
+from engine.families import adapter_class, read_options
 
 log = logging.getLogger(__name__)
 
@@ -51,32 +49,12 @@ class Loaded:
     seconds: float
 
 
-@cache
-def adapter_class(family: str) -> type[Adapter]:
-    """The adapter of a family's module. Raises LoadFailed where there is none or it cannot be imported."""
-    module_name = f"engine.adapters.{family}"
-    try:
-        module = import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name == module_name:
-            message = f"There is no model family {family!r}: engine/adapters has no such module."
-            raise LoadFailed(message, LoadReason.CONFIG) from error
-        raise load_failure(family, error) from error
-    except ImportError as error:
-        raise load_failure(family, error) from error
-    name = "".join(part.capitalize() for part in family.split("_")) + "Adapter"
-    found = getattr(module, name, None)
-    if not (isinstance(found, type) and issubclass(found, Adapter)):
-        raise LoadFailed(f"The module {module_name} defines no adapter {name}.", LoadReason.CONFIG)
-    return found
-
-
 def build_adapter(choice: Choice, device: Device, find: Callable[[Spec], Path | None] = locate) -> Adapter:
     """The adapter of a model, not loaded yet. May fetch its files. Raises LoadFailed."""
     spec = choice.spec
     family = adapter_class(spec.family)
     try:
-        options = family.options.model_validate(dict(choice.load))
+        options = read_options(family, choice.load)
         folder = find(spec)
         return family(spec, options, folder, device.name)
     except Exception as error:

@@ -11,8 +11,9 @@ from catalog.terms import Verb
 from engine.batcher import Bounds
 from engine.device import Device
 from engine.errors import LoadFailed, LoadReason
+from engine.families import adapter_class
 from engine.limits import EngineLimits, bounds, floor_tokens
-from engine.loader import Models, adapter_class
+from engine.loader import Models
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import redis
 from catalog.loader import Catalog
 from engine.device import choose_device
 from engine.engine import Engine
+from engine.families import check
 from tasks.child.claimer import Claimer
 from tasks.child.committer import Committer
 from tasks.child.hand import Hand
@@ -35,6 +36,8 @@ log = logging.getLogger("tasks.child")
 def serve(line: Line, settings: Settings, worker: str) -> bool:
     """Work until the parent asks for the end (True) or is gone (False)."""
     catalog = Catalog.load(settings.catalog_folders)
+    for problem in check(catalog.specs):
+        log.warning("a model that will not load: %s", problem.message)
     device = choose_device(settings.device)
     database = Database(settings.database_url, settings.pool_size)
     valkey = redis.Redis.from_url(settings.redis_url, socket_timeout=2, socket_connect_timeout=2)

@@ -21,7 +21,7 @@ from catalog.options import EncodeOptions
 from catalog.schema import Spec
 from catalog.terms import Lane, Verb
 from engine.adapters.base import Adapter
-from engine.loader import adapter_class
+from engine.families import adapter_class
 from engine.types import Batch, Entry, Item, Outcome, Output, Work
 
 FAMILIES = sorted(m.name for m in pkgutil.iter_modules(engine.adapters.__path__) if m.name != "base")

@@ -20,7 +20,7 @@ from catalog.schema import Spec
 from engine.adapters.base import Adapter
 from engine.device import CpuDevice
 from engine.errors import EngineError, ItemRejected
-from engine.loader import adapter_class
+from engine.families import adapter_class
 from engine.types import Outcome, Output
 
 LONG = "word " * 5_000

@@ -239,7 +239,7 @@ def worker_image(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_worker_image_finds_its_families_and_starts_its_child_from_the_wheel(worker_image: Path) -> None:
     code = (
         "import engine, tasks.child.__main__;"
-        "from engine.loader import adapter_class;"
+        "from engine.families import adapter_class;"
         "print(engine.__file__, *(adapter_class(name).__name__ for name in ('fake', 'sentence_transformer')))"
     )
     where, *families = _run(worker_image, "-c", code).split()

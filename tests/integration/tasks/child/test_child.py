@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgpack
+import pytest
 import redis
 
 from tasks import keys
@@ -228,3 +229,10 @@ def test_a_beat_tells_the_models_and_what_is_held(start_child: StartChild, broke
     beat = msgpack.unpackb(body)
     assert beat["name"] == "cpu@test"
     assert {"models", "stats", "waiting", "held", "at"} <= set(beat)
+
+
+def test_a_model_that_will_not_load_is_named_when_the_child_starts(
+    start_child: StartChild, capfd: pytest.CaptureFixture[str]
+) -> None:
+    start_child({"typo": {"byts": 1}})
+    assert "a model that will not load: typo: load.byts: " in capfd.readouterr().err
