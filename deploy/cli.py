@@ -18,14 +18,14 @@ import click
 from pydantic import ValidationError
 
 from catalog.errors import RoostError
-from deploy import pieces
+from deploy import catalog_check, pieces
 from deploy.broker_check import eviction_warning
 from deploy.devices import assigned, visible_gpus
 from deploy.embedded import lock, probes, report
 from deploy.embedded.errors import EmbeddedError
 from deploy.embedded.family import gone, started_at
 from deploy.embedded.stop_request import StopRequest
-from deploy.environment import shown
+from deploy.environment import shown, unknown
 from tasks.settings import Settings, complaint
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ def up() -> None:
 
     settings = _settings()
     _print_settings(settings)
+    _warn_of_unknown()
+    _check_catalog(settings)
     try:
         with lock.held(settings.data_dir / _LOCK):
             _run(Stack(settings, _say))
@@ -96,6 +98,7 @@ def status(as_json: bool) -> None:
 def config(as_json: bool) -> None:
     """List every setting with its value and where that comes from. Passwords are hidden."""
     settings = _settings()
+    _warn_of_unknown()
     if as_json:
         rows = {row.variable: {"value": row.value, "source": row.source} for row in shown(settings)}
         click.echo(json.dumps(rows, indent=2))
@@ -125,6 +128,7 @@ def api() -> None:
 def worker() -> None:
     """Become the worker of one device: ROOST_DEVICE, or the first that is there."""
     settings = _settings()
+    _check_catalog(settings)
     _warn_of_eviction(settings)
     device = assigned(settings.device, visible_gpus(os.environ))[0]
     _become(pieces.worker(settings, device.name), device.environment)
@@ -204,7 +208,24 @@ def _become(argv: tuple[str, ...], environment: Mapping[str, str] | None = None)
 
 def _warn_of_eviction(settings: Settings) -> None:
     if warning := eviction_warning(settings.redis_url):
-        click.secho(f"WARNING: {warning}", fg="yellow", err=True)
+        _warn(warning)
+
+
+def _check_catalog(settings: Settings) -> None:
+    try:
+        for problem in catalog_check.checked(settings):
+            _warn(catalog_check.told(problem))
+    except RoostError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _warn_of_unknown() -> None:
+    for line in unknown(os.environ):
+        _warn(line)
+
+
+def _warn(line: str) -> None:
+    click.secho(f"WARNING: {line}", fg="yellow", err=True)
 
 
 def _print_settings(settings: Settings, *, described: bool = False) -> None:

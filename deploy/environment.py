@@ -8,11 +8,14 @@ from enum import Enum
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from catalog.errors import nearest
 from tasks.settings import Settings
 
 PREFIX = "ROOST_"
 HIDDEN = "***"
 _URLS = frozenset({"database_url", "broker_url", "notify_url"})
+_NOT_SETTINGS = frozenset({"ROOST_VERSION"})
+"""Read by the compose file: the version of the images."""
 _SECRET_WORDS = ("pass", "secret", "token", "key")
 
 
@@ -44,6 +47,21 @@ def exported(settings: Settings) -> dict[str, str]:
 def merged(base: Mapping[str, str], settings: Settings) -> dict[str, str]:
     """An environment with these settings and no others of ours."""
     return {name: value for name, value in base.items() if not name.startswith(PREFIX)} | exported(settings)
+
+
+def unknown(environment: Mapping[str, str]) -> list[str]:
+    """A line for each variable of ours that no setting reads, with the nearest that one does read."""
+    names = {variable(name).removeprefix(PREFIX) for name in Settings.model_fields}
+    others = sorted(name for name in environment if name.upper().startswith(PREFIX) and name not in _NOT_SETTINGS)
+    lines: list[str] = []
+    for name in others:
+        rest = name.upper().removeprefix(PREFIX)
+        if rest in names:
+            continue
+        near = nearest(rest, sorted(names), 1)
+        hint = f"did you mean {PREFIX}{near[0]}?" if near else "`roost config` lists those there are"
+        lines.append(f"{name} is no setting and does nothing: {hint}")
+    return lines
 
 
 def shown(settings: Settings, started_here: Mapping[str, str] | None = None) -> list[Shown]:

@@ -187,6 +187,11 @@ class Settings(BaseSettings):
         return [Path(folder) for folder in self.catalog.split(":") if folder]
 
     @property
+    def preload_names(self) -> tuple[str, ...]:
+        """The models to load at start."""
+        return tuple(name.strip() for name in self.preload.split(",") if name.strip())
+
+    @property
     def doorbell(self) -> bool:
         """Whether the broker is reached through our own transport."""
         return self.broker_url.startswith(("roost://", "roosts://"))

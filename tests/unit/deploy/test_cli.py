@@ -96,3 +96,37 @@ def test_migrate_asks_for_a_database(data_dir: Path) -> None:
 
     assert done.exit_code == 1
     assert "ROOST_DATABASE_URL" in done.output
+
+
+def test_a_misspelt_variable_is_warned_of(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOST_PROT", "8081")
+
+    done = CliRunner().invoke(main, ["config"])
+
+    assert done.exit_code == 0
+    assert "WARNING: ROOST_PROT is no setting and does nothing: did you mean ROOST_PORT?" in done.output
+
+
+@pytest.mark.parametrize("command", ["up", "worker"])
+def test_a_model_to_preload_that_is_not_in_the_catalog_is_refused(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("ROOST_PRELOAD", "no/such")
+
+    done = CliRunner().invoke(main, [command])
+
+    assert done.exit_code == 1
+    assert "Error: ROOST_PRELOAD: Model 'no/such' is not in the catalog." in done.output
+
+
+def test_up_prints_which_files_it_left_out_of_the_catalog(
+    data_dir: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path_factory.mktemp("models")
+    (folder / "bad.yaml").write_text("id: [")
+    monkeypatch.setenv("ROOST_CATALOG", str(folder))
+
+    with lock.held(data_dir / "roost.lock"):
+        done = CliRunner().invoke(main, ["up"])
+
+    assert f"left out of the catalog: {folder}/bad.yaml: " in done.output

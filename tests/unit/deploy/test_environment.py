@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.environment import exported, masked, merged, shown
+from deploy.environment import exported, masked, merged, shown, unknown
 from tasks.settings import EventsMode, Settings
 
 
@@ -73,3 +73,15 @@ def test_an_environment_keeps_foreign_variables_and_drops_our_old_ones() -> None
     environment = merged({"PATH": "/bin", "ROOST_PORT": "1", "ROOST_HOST": "h"}, _settings(port=2, data_dir="/d"))
 
     assert environment == {"PATH": "/bin", "ROOST_PORT": "2", "ROOST_DATA_DIR": "/d"}
+
+
+def test_a_variable_that_no_setting_reads_is_told_with_the_nearest_one() -> None:
+    assert unknown({"ROOST_PROT": "1", "ROOST_PORT": "2", "roost_host": "h", "HOME": "/", "ROOST_VERSION": "1"}) == [
+        "ROOST_PROT is no setting and does nothing: did you mean ROOST_PORT?"
+    ]
+
+
+def test_a_variable_like_no_setting_is_told_where_to_look() -> None:
+    (line,) = unknown({"ROOST_ZZZZZZ": "1"})
+
+    assert line.endswith("`roost config` lists those there are")

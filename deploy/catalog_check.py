@@ -1,0 +1,38 @@
+"""A look at the catalog before anything is started: a wrong name would only stop the engine child, again and again."""
+
+from __future__ import annotations
+
+from catalog.errors import CatalogError, UnknownModel
+from catalog.loader import Catalog
+from tasks.settings import Settings
+
+
+class WrongCatalogError(CatalogError):
+    """ROOST_CATALOG or ROOST_PRELOAD names what is not there; mend the variable."""
+
+
+def checked(settings: Settings) -> list[str]:
+    """The files that were left out of the catalog, and why.
+
+    Raises WrongCatalogError for a folder that is not there and for a model to preload that the catalog does not know.
+    """
+    missing = [str(folder) for folder in settings.catalog_folders if not folder.is_dir()]
+    if missing:
+        raise WrongCatalogError(f"ROOST_CATALOG names what is no folder: {', '.join(missing)}")
+    catalog = Catalog.load(settings.catalog_folders)
+    unknown: list[str] = []
+    for name in settings.preload_names:
+        try:
+            catalog.find(name)
+        except UnknownModel as error:
+            unknown.append(error.message)
+    left_out = [problem.message for problem in catalog.problems]
+    if unknown:
+        # A model may be unknown because its file is no good.
+        raise WrongCatalogError("\n".join([f"ROOST_PRELOAD: {' '.join(unknown)}", *map(told, left_out)]))
+    return left_out
+
+
+def told(problem: str) -> str:
+    """The line about a file that was left out."""
+    return f"left out of the catalog: {problem}"

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy.catalog_check import WrongCatalogError, checked
+from tasks.settings import Settings
+
+
+def test_a_model_to_preload_that_is_not_in_the_catalog_is_refused_with_the_nearest() -> None:
+    with pytest.raises(WrongCatalogError, match=r"ROOST_PRELOAD: .*'roost/fak'.*'roost/fake'"):
+        checked(Settings(preload="roost/fake, roost/fak"))
+
+
+def test_a_catalog_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WrongCatalogError, match=r"ROOST_CATALOG.*/none"):
+        checked(Settings(catalog=f"{tmp_path}:{tmp_path}/none"))
+
+
+def test_a_file_that_is_left_out_of_the_catalog_is_told_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("id: [")
+
+    (problem,) = checked(Settings(catalog=str(tmp_path), preload="roost/fake"))
+
+    assert "bad.yaml: " in problem
+
+
+def test_a_model_whose_file_was_left_out_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("id: my/model\nfamly: fake\n")
+
+    with pytest.raises(WrongCatalogError, match=r"'my/model'(.|\n)*left out of the catalog: .*bad.yaml: .*famly"):
+        checked(Settings(catalog=str(tmp_path), preload="my/model"))
