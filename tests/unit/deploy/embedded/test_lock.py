@@ -28,3 +28,11 @@ def test_a_lock_file_without_a_holder_is_no_obstacle(tmp_path: Path) -> None:
     path.write_text("99999999\n")
     with lock.held(path):
         assert lock.holder(path) == os.getpid()
+
+
+def test_a_lock_that_is_given_up_leaves_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "roost.lock"
+    with pytest.raises(RuntimeError), lock.held(path):
+        raise RuntimeError
+
+    assert not path.exists()
