@@ -144,4 +144,5 @@ def _nearest_key(where: Sequence[str]) -> str:
 
 def _invalid(file: Path, field: str, message: str) -> InvalidSpec:
     where = f"{file}: {field}" if field else str(file)
-    return InvalidSpec(f"{where}: {message.rstrip('.')}.", param=field or None)
+    message = message if message.endswith("?") else f"{message.rstrip('.')}."
+    return InvalidSpec(f"{where}: {message}", param=field or None)

@@ -133,7 +133,7 @@ def test_two_files_of_one_folder_with_one_id_are_a_problem(write: Write) -> None
     ("broken", "field", "says"),
     [
         (MODEL.format(id="org/m") + "familly: x\n", "familly", "did you mean 'family'"),
-        (MODEL.format(id="org/m").replace("tasks:", "task:"), "task", "did you mean 'tasks'"),
+        (MODEL.format(id="org/m").replace("tasks:", "task:"), "task", "task: unknown key; did you mean 'tasks'?"),
         (MODEL.format(id="org/m").replace("dims: 8", "dim: 8"), "tasks.encode.dim", "did you mean 'dims'"),
         (MODEL.format(id="org/m") + "profiles: {a: {extend: b}}\n", "profiles.a.extend", "did you mean 'extends'"),
         (MODEL.format(id="org/m") + "source: {max_length: 9}\n", "source.max_length", "belongs at the top"),
