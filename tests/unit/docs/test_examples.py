@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 
-from catalog.loader import Catalog
+from catalog.loader import BUILT_IN, Catalog
 from catalog.schema import Spec
+from engine.adapters.sentence_transformer import SentenceTransformerOptions
+from engine.families import check as check_specs
 from tasks.prepare import Limits, check
 from tasks.request import parse_request
 from tasks.settings import Settings
@@ -20,6 +23,12 @@ ROOT = Path(__file__).parents[3]
 
 def _blocks(page: str, kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def _rows(page: str, head: str) -> list[list[str]]:
+    """The cells of the table that begins with `head`."""
+    table = (ROOT / page).read_text(encoding="utf-8").partition(head)[2].partition("\n\n")[0]
+    return [line.strip("|").split("|") for line in table.splitlines()[2:]]
 
 
 def _accept(body: object) -> None:
@@ -40,13 +49,33 @@ def test_the_job_of_the_api_page_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/adding-a-model.md"])
-def test_the_model_of_a_page_is_a_valid_spec(page: str) -> None:
-    (written,) = _blocks(page, "yaml")
-    spec = Spec.model_validate(yaml.safe_load(written))
-    assert spec.family in {path.stem for path in (ROOT / "engine" / "adapters").glob("*.py")}
+def test_the_first_model_of_a_page_is_the_one_that_is_shipped(page: str) -> None:
+    written = _blocks(page, "yaml")[0]
+    assert f"{yaml.safe_load(written)['id'].replace('/', '__')}.yaml" in {file.name for file in BUILT_IN.iterdir()}
+    assert written in {file.read_text(encoding="utf-8") for file in BUILT_IN.iterdir()}
 
 
-def test_the_page_on_models_explains_every_key_of_a_spec() -> None:
-    page = (ROOT / "docs" / "adding-a-model.md").read_text(encoding="utf-8")
-    first_cells = "".join(re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE))
-    assert set(re.findall(r"`(\w+)`", first_cells)) == set(Spec.model_fields)
+def test_the_models_of_the_page_on_models_are_valid_and_fit_their_family(tmp_path: Path) -> None:
+    shipped, least, profiles = _blocks("docs/adding-a-model.md", "yaml")
+    (tmp_path / "a.yaml").write_text(shipped + profiles, encoding="utf-8")
+    (tmp_path / "b.yaml").write_text(least, encoding="utf-8")
+    catalog = Catalog.load([tmp_path], strict=True)
+    assert check_specs(catalog.specs) == []
+    assert catalog.find("acme/owl").load == {}
+    small = catalog.find("all-MiniLM-L6-v2:small")
+    assert (small.load, small.run) == ({"dtype": "bfloat16"}, {"output_dtype": "int8"})
+
+
+def test_the_page_on_models_explains_every_key_of_a_spec_and_tells_which_are_required() -> None:
+    rows = _rows("docs/adding-a-model.md", "| key | required |")
+    told = {key: required.strip() == "yes" for keys, required, _ in rows for key in re.findall(r"`(\w+)`", keys)}
+    assert told == {key: field.is_required() for key, field in Spec.model_fields.items()}
+
+
+def test_the_page_on_models_tells_every_load_option_its_default_and_its_values() -> None:
+    rows = _rows("docs/adding-a-model.md", "| option | default | values |")
+    told = {name.strip(" `"): (default.strip(" `"), values.partition(":")[0]) for name, default, values in rows}
+    assert {name: (default, tuple(re.findall(r"`(\w+)`", values))) for name, (default, values) in told.items()} == {
+        name: (field.default, get_args(field.annotation))
+        for name, field in SentenceTransformerOptions.model_fields.items()
+    }
