@@ -14,7 +14,7 @@ PYTEST ?=
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## make the virtual environment, pinned by constraints.txt (quick when it is there)
+setup: $(STAMP) ## make .venv, pinned by constraints.txt, unless it is there; PYTHON=python3.12 chooses the Python
 	@:
 
 $(STAMP): pyproject.toml constraints.txt
