@@ -6,7 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from deploy.embedded.errors import NotReadyError
 from deploy.embedded.process import Command, Process
+
+GIVE_UP_AT = 3
+_WATCHED_BYTES = 2**16
 
 
 class Piece(Protocol):
@@ -32,13 +36,28 @@ class Piece(Protocol):
 
 
 class Program:
-    """A piece that is one command."""
+    """A piece that is one command.
 
-    def __init__(self, command: Command, *, where: str = "", ready: Callable[[float], bool] | None = None) -> None:
+    `fall` is what its log says each time that something below it dies and is started again: `say` is told of the first
+    while we wait for it to be ready, and at GIVE_UP_AT we wait no longer.
+    """
+
+    def __init__(
+        self,
+        command: Command,
+        *,
+        where: str = "",
+        ready: Callable[[float], bool] | None = None,
+        fall: str = "",
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.name = command.name
         self.where = where
         self.process = Process(command)
         self._ready = ready
+        self._fall = fall
+        self._say = say
+        self._told = False
         self._began = 0.0
 
     def begin(self) -> None:
@@ -47,7 +66,18 @@ class Program:
         self.process.start()
 
     def await_ready(self, timeout_s: float) -> None:
-        """Block until its probe says yes; at once for one without a probe."""
+        """Block until its probe says yes; one without a probe has only to be alive. Raises NotReadyError."""
         ready = self._ready
-        if ready is not None:
-            self.process.await_ready(lambda: ready(self._began), timeout_s)
+        if ready is None:
+            self.process.await_alive()
+        else:
+            self.process.await_ready(lambda: self._stands() and ready(self._began), timeout_s)
+
+    def _stands(self) -> bool:
+        falls = self.process.log_tail(_WATCHED_BYTES).count(self._fall) if self._fall else 0
+        if falls >= GIVE_UP_AT:
+            raise NotReadyError(f"{self.name}: {self._fall}, {falls} times:{self.process.last_lines()}")
+        if falls and not self._told:
+            self._told = True
+            self._say(f"{self.name}: {self._fall}; it is started again:{self.process.last_lines()}")
+        return True

@@ -20,6 +20,7 @@ from deploy.embedded.errors import NotReadyError
 _LAUNCH = Path(__file__).with_name("launch.py")
 _PROBE_STEP_S = 0.02
 _TAIL_BYTES = 4096
+_LAST_LINES = 8
 _LOG_BYTES = 32 * 2**20
 """A log longer than this is put aside at the next start; the one before it goes."""
 
@@ -51,6 +52,7 @@ class Process:
         self._popen: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
         self._asked = 0.0
+        self._log_began = 0
 
     @property
     def pid(self) -> int:
@@ -84,6 +86,7 @@ class Process:
         words = (os.getpid(), int(command.orphan_signal), *(account.words if account else (-1, -1, -1)))
         launch = (sys.executable, "-I", "-S", str(_LAUNCH), *map(str, words))
         with command.log.open("ab") as log:
+            self._log_began = log.tell()
             self._popen = subprocess.Popen(  # noqa: S603 - our own programs, no shell
                 (*launch, *command.argv),
                 stdin=subprocess.PIPE,
@@ -120,6 +123,10 @@ class Process:
             if time.monotonic() > end:
                 raise NotReadyError(f"{self.command.name} was not ready within {timeout_s:g} s:\n{self.log_tail()}")
 
+    def await_alive(self) -> None:
+        """Return at once where it runs. Raises NotReadyError with its log where it has ended."""
+        self.await_ready(lambda: self.alive, 0.0)
+
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process itself, if it still runs."""
         if self._popen is not None and self._popen.poll() is None:
@@ -154,12 +161,17 @@ class Process:
         self._close()
 
     def log_tail(self, limit: int = _TAIL_BYTES) -> str:
-        """The end of its log."""
+        """The end of what it has logged since it was last started."""
         if not self.command.log.exists():
             return ""
         with self.command.log.open("rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - limit))
+            log.seek(max(self._log_began, log.seek(0, os.SEEK_END) - limit))
             return log.read().decode(errors="replace")
+
+    def last_lines(self, count: int = _LAST_LINES) -> str:
+        """The last lines of that, indented; with a line break before them, or empty without any."""
+        lines = [line for line in self.log_tail().splitlines() if line.strip()]
+        return "".join(f"\n  {line}" for line in lines[-count:])
 
     def _close(self) -> None:
         if self._pidfd >= 0:

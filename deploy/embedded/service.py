@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deploy import pieces
 from deploy.devices import Device
@@ -14,6 +14,7 @@ from deploy.embedded.piece import Program
 from deploy.embedded.process import Command
 from deploy.environment import merged
 from tasks.settings import Settings
+from tasks.worker import CHILD_LOST
 
 _SPARE_S = 5.0
 
@@ -24,6 +25,9 @@ class Service:
 
     settings: Settings
     environment: Mapping[str, str]
+    say: Callable[[str], None] = lambda _: None
+    counters: Mapping[str, str] = field(default_factory=dict)
+    """What makes the API processes count together, if they do."""
 
     def api(self, name: str, listener: socket.socket) -> Program:
         """One API process on a socket that it may share with others."""
@@ -33,6 +37,7 @@ class Service:
         return self._program(
             name,
             argv,
+            extra=self.counters,
             pass_fds=(descriptor,),
             where=address(listener),
             ready=probes.answers_http(host, port, "/healthz"),
@@ -47,6 +52,7 @@ class Service:
             extra=device.environment,
             stop_timeout_s=settings.shutdown_s + _SPARE_S,
             ready=probes.beats(settings.redis_url, device.name),
+            fall=CHILD_LOST,
         )
 
     def jobs(self) -> Program:
@@ -78,6 +84,7 @@ class Service:
         stop_timeout_s: float = 10.0,
         where: str = "",
         ready: Callable[[float], bool] | None = None,
+        fall: str = "",
     ) -> Program:
         folder = self.settings.data_dir
         command = Command(
@@ -89,7 +96,7 @@ class Service:
             pass_fds=pass_fds,
             stop_timeout_s=stop_timeout_s,
         )
-        return Program(command, where=where, ready=ready)
+        return Program(command, where=where, ready=ready, fall=fall, say=self.say)
 
 
 def address(listener: socket.socket) -> str:

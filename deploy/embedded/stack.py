@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import http
 import os
+import shutil
 import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from deploy import pieces
 from deploy.broker_check import eviction_warning
@@ -27,6 +29,7 @@ from migrations import migrate
 from tasks.settings import Settings
 
 _READY_S = 120.0
+_SHARED = "PROMETHEUS_MULTIPROC_DIR"
 _REDIS = ("roost://", "roosts://", "redis://", "rediss://", "unix://")
 
 
@@ -43,6 +46,7 @@ class Stack:
         self._environment = dict(environment)
         self._sockets: list[socket.socket] = []
         self._ready = False
+        self._counters: Mapping[str, str] = {}
 
     @property
     def url(self) -> str:
@@ -70,6 +74,9 @@ class Stack:
         service[0].process.await_ready(
             lambda: probes.http_status(host, port, "/readyz", timeout_s=5.0) == http.HTTPStatus.OK, _left(end)
         )
+        for piece in service:
+            # Some have no probe, and may have died while we waited for the others.
+            piece.process.await_alive()
         self._ready = True
         self._report()
 
@@ -77,7 +84,7 @@ class Stack:
         """Start one more API process, on a port of its own, and wait for it; its address."""
         listener = self._listen(0)
         name = f"api{len(self._sockets)}"
-        piece = Service(self.settings, self._environment).api(name, listener)
+        piece = self._pieces().api(name, listener)
         self.urls[name] = f"http://{piece.where}"
         self.supervisor.begin(piece)
         piece.await_ready(_READY_S)
@@ -86,7 +93,7 @@ class Stack:
     def add_worker(self, name: str) -> None:
         """One more worker beside the others, on the first device, and wait for it."""
         device = replace(assigned(self.settings.device, visible_gpus(self._environment))[0], name=name)
-        piece = Service(self.settings, self._environment).worker(device)
+        piece = self._pieces().worker(device)
         self.supervisor.begin(piece)
         piece.await_ready(_READY_S)
 
@@ -97,7 +104,7 @@ class Stack:
             listener.close()
         self._sockets.clear()
         self._ready = False
-        if self.settings.data_dir.is_dir():
+        if (self.settings.data_dir / report.FILE).exists():
             self._report()
         return killed
 
@@ -147,7 +154,9 @@ class Stack:
             self._say(f"WARNING: {warning}")
 
     def _service(self, listener: socket.socket) -> list[Piece]:
-        service = Service(self.settings, self._environment)
+        if self.settings.api_processes > 1:
+            self._counters = shared_counters(self.settings.data_dir / "metrics", self._environment)
+        service = self._pieces()
         self.urls["api"] = f"http://{address(listener)}"
         count = self.settings.api_processes
         started: list[Piece] = [service.api("api" if count == 1 else f"api.{n}", listener) for n in range(1, count + 1)]
@@ -157,6 +166,9 @@ class Stack:
             self.urls["flower"] = f"http://{self.settings.host}:{self.settings.flower_port}"
             started.append(service.flower())
         return started
+
+    def _pieces(self) -> Service:
+        return Service(self.settings, self._environment, self._say, self._counters)
 
     def _report(self) -> None:
         report.Report(
@@ -175,6 +187,18 @@ class Stack:
                 for piece in self.supervisor.pieces
             ),
         ).write()
+
+
+def shared_counters(folder: Path, environment: Mapping[str, str]) -> Mapping[str, str]:
+    """What several API processes need so that a scrape of any of them tells of all: an empty folder that they share.
+
+    One that the operator names is left to the operator.
+    """
+    if given := environment.get(_SHARED):
+        return {_SHARED: given}
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return {_SHARED: str(folder)}
 
 
 def _left(end: float) -> float:

@@ -15,6 +15,7 @@ FIRST_DELAY_S = 0.2
 LONGEST_DELAY_S = 10.0
 STEADY_S = 30.0
 _WITHOUT_PIDFD_S = 0.5
+_TELLING_DELAY_S = FIRST_DELAY_S * 2
 
 
 class Readable(Protocol):
@@ -105,7 +106,10 @@ class Supervisor:
         delay = next_delay(self._delays.get(piece.name, 0.0), now - self._began[piece.name])
         self._delays[piece.name] = delay
         self._due[piece.name] = now + delay
-        self._say(f"{piece.name} ended ({ending(piece.process.returncode)}); starting it again in {delay:g} s")
+        code = piece.process.returncode
+        # A signal came from elsewhere, so the log does not tell why; and who dies again and again tells the same.
+        why = piece.process.last_lines() if code is not None and code > 0 and delay <= _TELLING_DELAY_S else ""
+        self._say(f"{piece.name} ended ({ending(code)}); starting it again in {delay:g} s{why}")
 
     def _patience(self) -> float | None:
         now = self._clock()

@@ -1,1 +1,4 @@
 """The Celery parent: message loop, acks and events. Never imports torch."""
+
+CHILD_LOST = "engine child lost"
+"""Begins the log line of each engine child that ended without being asked; `roost up` looks for it."""

@@ -17,6 +17,7 @@ from kombu.asynchronous import Hub
 
 from tasks.celery import RoostApp
 from tasks.pull_script import Plan
+from tasks.worker import CHILD_LOST
 from tasks.worker.delivery import Delivery, delivery_of
 from tasks.worker.holding import FRESH, Held, Holding, Limits
 from tasks.worker.link import CHILD, EngineLink
@@ -256,7 +257,7 @@ class Parent:
         was_ready = self.holding.ready
         jobs = self.holding.child_lost(time.monotonic())
         self._unsent = []
-        log.error("engine child lost, %d jobs in hand: %s", len(jobs), reason)
+        log.error("%s, %d jobs in hand: %s", CHILD_LOST, len(jobs), reason)
         if not was_ready:
             # The next one may not get ready either, and what we hold no other worker can run.
             self._give_back(jobs)

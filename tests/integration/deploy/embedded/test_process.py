@@ -121,3 +121,11 @@ def test_a_log_that_has_grown_long_is_put_aside_at_the_next_start(processes: lis
     process.await_ready(lambda: process.log_tail() == "up\n", 10)
 
     assert log.with_suffix(".log.1").stat().st_size == 64 * 2**20
+
+
+def test_a_report_of_an_end_tells_nothing_of_earlier_runs(processes: list[Process], log: Path) -> None:
+    log.write_text("an old mistake\n")
+    process = _start(processes, log, "import sys; print('a new mistake'); sys.exit(3)")
+
+    with pytest.raises(NotReadyError, match=r"status 3:\na new mistake"):
+        process.await_ready(lambda: False, 10)

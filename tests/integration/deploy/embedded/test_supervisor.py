@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.embedded.errors import EmbeddedError
+from deploy.embedded.errors import EmbeddedError, NotReadyError
 from deploy.embedded.piece import Program
 from deploy.embedded.process import Command
 from deploy.embedded.stop_request import StopRequest
@@ -163,3 +163,41 @@ def test_a_start_that_fails_leaves_the_rest_to_be_stopped(
     supervisor.stop()
 
     assert not first.process.alive
+
+
+def test_the_first_two_deaths_of_a_piece_are_told_with_the_end_of_its_log(
+    program: Callable[..., Program], supervised: Callable[..., tuple[Supervisor, Story]]
+) -> None:
+    supervisor, story = supervised(lambda lines: len(lines) == 3)
+    supervisor.begin(program("dying", "raise SystemExit('no such thing')"))
+
+    supervisor.watch(story)
+
+    assert [line.partition("\n")[2] for line in story.lines] == ["  no such thing", "  no such thing", ""]
+
+
+def test_a_piece_whose_child_dies_again_and_again_is_given_up_with_the_end_of_its_log(tmp_path: Path) -> None:
+    said: list[str] = []
+    script = "import signal\nfor n in range(3): print('no memory\\nchild lost', flush=True)\nsignal.pause()"
+    command = Command("worker", (sys.executable, "-c", script), tmp_path / "log")
+    piece = Program(command, ready=lambda _: False, fall="child lost", say=said.append)
+    piece.begin()
+    try:
+        with pytest.raises(NotReadyError, match=r"worker: child lost, 3 times:(.|\n)*no memory"):
+            piece.await_ready(30)
+    finally:
+        piece.process.kill()
+
+
+def test_the_first_death_of_a_child_is_told_while_its_piece_is_awaited(tmp_path: Path) -> None:
+    said: list[str] = []
+    script = "import signal; print('no memory\\nchild lost', flush=True); signal.pause()"
+    command = Command("worker", (sys.executable, "-c", script), tmp_path / "log")
+    piece = Program(command, ready=lambda _: bool(said), fall="child lost", say=said.append)
+    piece.begin()
+    try:
+        piece.await_ready(30)
+    finally:
+        piece.process.kill()
+
+    assert said == ["worker: child lost; it is started again:\n  no memory\n  child lost"]
