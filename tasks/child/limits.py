@@ -16,5 +16,5 @@ def engine_limits(settings: Settings, device: Device) -> EngineLimits:
         budget_bytes=parse_budget(settings.budget, device),
         batch_limit_s=settings.batch_limit_s,
         load_limit_s=settings.load_limit_s,
-        preload=tuple(name.strip() for name in settings.preload.split(",") if name.strip()),
+        preload=settings.preload_names,
     )

@@ -25,7 +25,7 @@ class Changed:
 
 
 _CANCEL = f"""
-UPDATE jobs SET state = 'cancelled', finished_at = now(), version = version + 1, lease_until = NULL,
+UPDATE jobs SET state = 'cancelled', error = NULL, finished_at = now(), version = version + 1, lease_until = NULL,
   expires_at = now() + make_interval(secs => retention_s)
 WHERE id = %(id)s AND caller = %(caller)s AND {before(Event.CANCEL)}
 RETURNING {JOB_COLUMNS}

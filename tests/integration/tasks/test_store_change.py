@@ -32,6 +32,16 @@ def test_only_the_states_of_the_table_can_be_cancelled(
     assert changed.job.state is (after or state)
 
 
+def test_a_job_cancelled_between_two_tries_has_no_error_left(
+    database: Database, stored_job: NewJob, ending: Callable[..., Completion]
+) -> None:
+    job = stored_job()
+    error = {"code": "model_load_failed", "message": "m", "retryable": True}
+    database.run(finish.finish, [ending(job, State.QUEUED, error=error, run_at=NOW.timestamp() + 60)])
+
+    assert database.run(change.cancel, job.id, "anna").job.error is None
+
+
 def test_a_cancelled_job_is_kept_for_its_retention(database: Database, stored_job: NewJob) -> None:
     job = stored_job(retention_s=500)
 
