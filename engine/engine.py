@@ -19,7 +19,7 @@ from catalog.weights import locate
 from engine.adapters.base import Adapter
 from engine.batcher import Bounds
 from engine.device import Device, DeviceKind
-from engine.errors import DeadlinePassed, DeviceLost, EngineError
+from engine.errors import DeadlinePassed, DeviceLost, EngineError, LoadFailed
 from engine.ledger import DEFAULT_EVICTION, EvictionPolicy
 from engine.limits import EngineLimits, floor_tokens, lane_count
 from engine.loader import Models
@@ -134,6 +134,11 @@ class Engine:
             self._wake.notify()
         self._tell(done)
         return []
+
+    def refuse(self, model: str, error: LoadFailed) -> None:
+        """Take a model for one that cannot be loaded, as if a load had just failed so, until it has cooled down."""
+        self._residency.fail(model, error)
+        self.refused(model, error)
 
     def cancel(self, ids: Iterable[str]) -> list[str]:
         """Drop these works and return those that were in hand. What runs goes on running, and is not reported."""
@@ -298,9 +303,9 @@ class Engine:
         try:
             outcomes = run_batch(run.adapter, run.batch, clear=self._device.clear, relieve=self._residency.relieve)
         except DeviceLost as error:
-            self._release(run)
-            self._listener.batch_ended(run.batch)
+            # Lost first: no other lane may start on the device that is about to be given up.
             self.lost(error)
+            self._release(run)
             return
         done = self._collect(run, outcomes, began)
         self._listener.batch_ended(run.batch)

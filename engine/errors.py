@@ -23,6 +23,7 @@ class LoadReason(StrEnum):
     DEPENDENCY = "dependency"
     CORRUPT = "corrupt"
     CONFIG = "config"
+    TIMEOUT = "timeout"
     UNKNOWN = "unknown"
 
 

@@ -21,6 +21,7 @@ COOL_DOWN_S: Mapping[LoadReason, float] = {
     LoadReason.GATED: 60.0,
     LoadReason.CORRUPT: 60.0,
     LoadReason.CONFIG: 300.0,
+    LoadReason.TIMEOUT: 600.0,
     LoadReason.DEPENDENCY: 300.0,
 }
 """Seconds for which a model that failed to load is not tried again, and its works fail at once."""
@@ -33,6 +34,7 @@ _ADVICE: Mapping[LoadReason, str] = {
     LoadReason.DEPENDENCY: "Install what the model's family needs on the worker.",
     LoadReason.CORRUPT: "Delete the model's files, so that they are fetched again.",
     LoadReason.CONFIG: "Mend the model's YAML.",
+    LoadReason.TIMEOUT: "Raise ROOST_LOAD_LIMIT_S if the model needs longer.",
     LoadReason.UNKNOWN: "See the worker's log.",
 }
 

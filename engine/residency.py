@@ -105,6 +105,14 @@ class Residency:
             self._placement.slot(model).work = False
             self._changed.notify_all()
 
+    def fail(self, model: str, error: LoadFailed) -> None:
+        """Note a failure that another process met with this model. A load that has begun here goes on."""
+        with self._lock:
+            slot = self._placement.slot(model)
+            if slot.phase is Phase.ABSENT:
+                slot.phase, slot.error, slot.work = Phase.FAILED, error, False
+                slot.retry = self._clock() + COOL_DOWN_S[error.reason]
+
     def refusal(self, model: str) -> EngineError | None:
         """Why the model cannot be had now, if it failed and has not cooled down yet."""
         with self._lock:

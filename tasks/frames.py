@@ -4,6 +4,7 @@ Parent to child:
     ["jobs", [[id, message, lost]]]   run these; `lost` tells of an earlier delivery: 0 none, 1 one whose fate is
                                       unknown, 2 it was in a running batch when a child died, 3 in one over its limit
     ["cancel", [id…]]                 drop these if they have not ended; answered by "done" with status "dropped"
+    ["hung", [model…], limit_s]       the loads of these were still running after limit_s; do not try them for a while
     ["handback"]                      return every job that has not started, and take no more; answered by "returned"
     ["stop"]                          end the process once nothing runs
 

@@ -10,6 +10,7 @@ from typing import Any
 from catalog.errors import RoostError
 from catalog.loader import Catalog
 from engine.engine import Engine
+from engine.errors import LoadFailed, LoadReason
 from engine.types import Work
 from tasks.child.claimer import Arrival, Claimer
 from tasks.child.hand import Hand, Held
@@ -49,6 +50,8 @@ class Receiver:
                 self._jobs(jobs)
             case ["cancel", ids]:
                 self.cancel(ids)
+            case ["hung", models, limit_s]:
+                self._hung(models, limit_s)
             case ["handback"]:
                 self._hand_back()
             case ["stop"]:
@@ -112,6 +115,11 @@ class Receiver:
         self._engine.cancel(held)
         if waiting or held:
             self._reporter.dropped([*waiting, *held])
+
+    def _hung(self, models: Sequence[str], limit_s: float) -> None:
+        for model in models:
+            said = f"{model} was not loaded in {limit_s:g} s. Raise ROOST_LOAD_LIMIT_S if it needs longer."
+            self._engine.refuse(model, LoadFailed(said, LoadReason.TIMEOUT))
 
     def _hand_back(self) -> None:
         self._closing = True

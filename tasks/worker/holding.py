@@ -145,6 +145,10 @@ class Holding(Generic[R]):
         batches = [f"batch {name}" for name, running in self._batches.items() if running.until < now]
         return batches + [f"load of {name}" for name, running in self._loads.items() if running.until < now]
 
+    def hung(self, now: float) -> list[str]:
+        """The models whose load ran over its limit."""
+        return [model for model, running in self._loads.items() if running.until < now]
+
     def child_lost(self, now: float) -> list[Held[R]]:
         """The child is gone: all that is held, in order, with what its next child must be told of each.
 

@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 _TICK_S = 0.25
 _LOOK_S = 0.02
 _GOODBYE_S = 3.0
+_HUNG_S = 600.0
+"""For so long a model whose load hung is not tried again by the next children."""
 _EVENTS_AT_ONCE, _EVENTS_S = 512, 0.1
 
 
@@ -51,6 +53,7 @@ class Parent:
         self._late: list[tuple[JobRequest, str, float, str | None]] = []
         self._unsent: list[tuple[str, bytes, int]] = []
         self._cancelled: set[str] = set()
+        self._hung: dict[str, float] = {}
         self._ready_by = 0.0
         self._handed_back = False
 
@@ -248,14 +251,20 @@ class Parent:
 
     def _child_started(self) -> None:
         self._ready_by = time.monotonic() + self._settings.load_limit_s
+        self._hung = {model: until for model, until in self._hung.items() if until > time.monotonic()}
+        if self._hung:
+            self._link.send("hung", sorted(self._hung), self._settings.load_limit_s)
         self._unsent = [(held.id, held.data, held.lost) for held in self.holding]
         self._flush()
         if self._cancelled:
             self._link.send("cancel", sorted(self._cancelled))
 
     def _child_lost(self, reason: str) -> None:
+        now = time.monotonic()
         was_ready = self.holding.ready
-        jobs = self.holding.child_lost(time.monotonic())
+        # A load that hangs would end each child in turn, and all other models with it.
+        self._hung |= dict.fromkeys(self.holding.hung(now), now + _HUNG_S)
+        jobs = self.holding.child_lost(now)
         self._unsent = []
         log.error("%s, %d jobs in hand: %s", CHILD_LOST, len(jobs), reason)
         if not was_ready:

@@ -36,12 +36,14 @@ def stack(start_stack: StartStack) -> Any:
         lanes=1,
         batch_items=1,
         batch_limit_s=4.0,
+        load_limit_s=15.0,
         pool_size=5,
         models={
             "slow": fake(0.1),
             "endless": fake(faults=[{"kind": "hang", "when_text": "POISON"}]),
             "deadly": fake(faults=[{"kind": "crash", "when_text": "POISON"}]),
             "once-sick": fake(faults=[{"kind": "device_lost", "when_text": "POISON"}]),
+            "unloadable": fake(load_seconds=10_000),
             "greedy": fake(faults=[{"kind": "memory_error", "when_text": "POISON"}]),
         },
     )
@@ -191,6 +193,18 @@ def test_a_device_that_cannot_compute_any_more_is_restarted_and_only_the_culprit
     assert {job["status"] for job in someone.ends(good).values()} == {"succeeded"}
     assert someone.end(poison)["status"] == "failed"
     assert someone.client.get("/readyz").text == "ok"
+
+
+def test_a_load_that_never_ends_fails_its_jobs_once_and_the_others_go_on(stack: Any, someone: Any) -> None:
+    hung = [someone.submit([f"text {n}"], "unloadable") for n in range(3)]
+    assert someone.post(["beside it"], wait=30).json()["status"] == "succeeded"
+    ended = someone.ends(hung)
+    assert {job["error"]["code"] for job in ended.values()} == {"model_load_failed"}
+    assert all("15 s" in job["error"]["message"] for job in ended.values())
+    child = stack.worker.children()
+    again = someone.post(["once more"], "unloadable", wait=30).json()
+    assert again["error"]["code"] == "model_load_failed"
+    assert stack.worker.children() == child
 
 
 def test_a_memory_error_fails_its_job_and_nothing_else(someone: Any) -> None:

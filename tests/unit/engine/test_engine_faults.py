@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.engine import Engine
-from engine.errors import EngineError
+from engine.errors import EngineError, LoadFailed, LoadReason
 from engine.snapshot import ModelState
 from engine.types import Work
 from tests.unit.engine.recorder import Recorder
@@ -75,7 +75,7 @@ def test_a_lost_device_is_told_once_and_takes_no_more(
     engine = make_engine({"m": options}, lanes=2, batch_items=1)
     bad = [now_work("bad", caller=str(n)) for n in range(2)]
     engine.submit(bad)
-    recorder.until(lambda: len(recorder.ended) == 2)
+    recorder.until(lambda: len(recorder.started) == 2)
     recorder.until(lambda: bool(recorder.lost))
     late = [now_work(str(n)) for n in range(5)]
     assert engine.submit(late) == [work.id for work in late]
@@ -83,6 +83,31 @@ def test_a_lost_device_is_told_once_and_takes_no_more(
     engine.stop(timeout_s=0.2)
     assert [error.retryable for error in recorder.lost] == [True]
     assert recorder.done == {}
+
+
+def test_nothing_starts_on_a_device_that_is_being_given_up(
+    make_engine: MakeEngine, recorder: Recorder, now_work: MakeWork
+) -> None:
+    engine = make_engine({"m": {"faults": [{"kind": "device_lost", "when_text": "bad"}]}}, lanes=2, started=False)
+    bad = now_work("bad")
+    engine.submit([bad, *(now_work(str(n), alone=True) for n in range(5))])
+    engine.start()
+    recorder.until(lambda: bool(recorder.lost))
+    engine.stop(timeout_s=0.5)
+    assert [entry.work.id for batch in recorder.started for entry in batch.entries] == [bad.id]
+    assert recorder.ended == []
+
+
+def test_a_model_refused_from_outside_fails_its_works_with_that_reason(
+    make_engine: MakeEngine, recorder: Recorder, now_work: MakeWork
+) -> None:
+    engine = make_engine({"m": {}, "other": {}})
+    engine.refuse("m", LoadFailed("m was not loaded in time", LoadReason.TIMEOUT))
+    refused, served = now_work("text"), now_work("text", model="other")
+    engine.submit([refused, served])
+    assert codes(recorder, refused) == ["model_load_failed"]
+    assert codes(recorder, served) == [""]
+    assert recorder.loading == ["other"]
 
 
 def test_a_lost_device_leaves_what_has_not_started_to_be_handed_back(

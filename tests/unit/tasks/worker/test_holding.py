@@ -61,6 +61,7 @@ def test_jobs_whose_model_was_being_loaded_are_doubtful(holding: Holding[None]) 
     holding.add(held("other"))
     holding.load_started("big", 5.0, 0.0)
     assert holding.overdue(6.0) == ["load of big"]
+    assert (holding.hung(4.0), holding.hung(6.0)) == ([], ["big"])
     assert _told(holding) == {"loading": REPEATED, "other": FRESH}
 
 
