@@ -100,5 +100,5 @@ def nearest(name: str, known: Sequence[str], count: int = 3) -> list[str]:
     """The known names most like `name`, best first; empty when none is near."""
     folded = {k.lower(): k for k in known}
     tails = {k.rsplit("/", 1)[-1].lower(): k for k in known}
-    close = get_close_matches(name.lower()[:200], [*folded, *tails], n=count * 2, cutoff=0.5)
+    close = get_close_matches(name[:200].lower(), [*folded, *tails], n=count * 2, cutoff=0.5)
     return list(dict.fromkeys(folded.get(c) or tails[c] for c in close))[:count]

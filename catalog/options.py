@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from catalog.errors import InvalidOption, nearest
 from catalog.schema import Spec
@@ -24,6 +25,17 @@ class OutputDtype(StrEnum):
     UBINARY = "ubinary"
 
 
+def _word(value: object) -> object:
+    """An enum prints what it does not know, however long or deep that is; so what is no string ends here."""
+    if not isinstance(value, str):
+        raise PydanticCustomError("string_type", "Input should be a valid string")
+    return value
+
+
+Word = BeforeValidator(_word)
+"""Put it on a field of an enum that callers send."""
+
+
 class EncodeOptions(BaseModel):
     """Options of `encode`.
 
@@ -37,12 +49,12 @@ class EncodeOptions(BaseModel):
     normalize: bool = True
     truncate: bool = True
     dimensions: int | None = None
-    output_dtype: Annotated[OutputDtype, Field(strict=False)] = OutputDtype.FLOAT32
+    output_dtype: Annotated[OutputDtype, Field(strict=False), Word] = OutputDtype.FLOAT32
     prompt: Annotated[str, Field(max_length=200)] | None = None
     instruction: Annotated[str, Field(max_length=10_000)] | None = None
 
 
-_BY_VERB: dict[Verb, type[BaseModel]] = {Verb.ENCODE: EncodeOptions}
+_BY_VERB: dict[str, type[BaseModel]] = {Verb.ENCODE: EncodeOptions}
 
 
 def parse_options(spec: Spec, verb: Verb, run: Mapping[str, Any], sent: Mapping[str, Any]) -> BaseModel:
@@ -50,17 +62,9 @@ def parse_options(spec: Spec, verb: Verb, run: Mapping[str, Any], sent: Mapping[
 
     Raises InvalidOption naming the field, what is valid and, for an unknown name, the nearest valid one.
     """
-    model = _BY_VERB[verb]
-    unknown = [name for name in sent if name not in model.model_fields]
-    if unknown:
-        valid = list(model.model_fields)
-        hint = nearest(unknown[0], valid, 1)
-        advice = f"did you mean {hint[0]!r}?" if hint else f"valid options: {', '.join(valid)}."
-        raise InvalidOption(
-            f"Unknown option {unknown[0][:100]!r} for {verb}; {advice}", param=f"options.{unknown[0][:100]}"
-        )
+    check_names(verb, sent)
     try:
-        options = model.model_validate({**run, **sent})
+        options = _BY_VERB[verb].model_validate({**run, **sent})
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -68,6 +72,22 @@ def parse_options(spec: Spec, verb: Verb, run: Mapping[str, Any], sent: Mapping[
     if isinstance(options, EncodeOptions):
         _check_encode(spec, options)
     return options
+
+
+def check_names(verb: str, sent: Mapping[str, Any]) -> None:
+    """Refuse the first unknown name, whatever the values are. A verb without options of its own passes.
+
+    Costs nothing however many names were sent. Raises InvalidOption.
+    """
+    if verb not in _BY_VERB:
+        return
+    valid = list(_BY_VERB[verb].model_fields)
+    unknown = next((name for name in sent if name not in valid), None)
+    if unknown is None:
+        return
+    hint = nearest(unknown, valid, 1)
+    advice = f"did you mean {hint[0]!r}?" if hint else f"valid options: {', '.join(valid)}."
+    raise InvalidOption(f"Unknown option {unknown[:100]!r} for {verb}; {advice}", param=f"options.{unknown[:100]}")
 
 
 def _check_encode(spec: Spec, options: EncodeOptions) -> None:

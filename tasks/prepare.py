@@ -83,8 +83,8 @@ def check(request: JobRequest, catalog: Catalog, limits: Limits) -> Checked:
     choice = catalog.find(request.model)
     if request.verb not in choice.spec.verbs or request.verb not in SERVED:
         raise UnsupportedVerb(_verb_message(choice.spec, request.verb), param="verb")
-    _no_nul(request.options, "options")
     options = parse_options(choice.spec, request.verb, choice.run, request.options)
+    _no_nul(request.options)
     retention_s = limits.default_retention_s if request.retention_s is None else request.retention_s
     if retention_s > limits.max_retention_s:
         raise InvalidRequest(
@@ -216,15 +216,8 @@ def _over(index: int, count: int, longest: int) -> TextTooLong:
     )
 
 
-def _no_nul(value: object, where: str) -> None:
-    """Options are kept as JSON in the database, which has no U+0000. Raises InvalidRequest with the place."""
-    if isinstance(value, str):
-        if "\0" in value:
-            raise InvalidRequest(f"{where[:200]!r} must not hold the character U+0000.", param=where[:200])
-    elif isinstance(value, Mapping):
-        for name, inner in value.items():
-            _no_nul(name, where)
-            _no_nul(inner, f"{where}.{name}")
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            _no_nul(inner, f"{where}[{index}]")
+def _no_nul(options: Mapping[str, object]) -> None:
+    """Valid options are plain values, kept as JSON in the database, which has no U+0000. Raises InvalidRequest."""
+    for name, value in options.items():
+        if isinstance(value, str) and "\0" in value:
+            raise InvalidRequest(f"'options.{name}' must not hold the character U+0000.", param=f"options.{name}")

@@ -13,12 +13,14 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from catalog.errors import nearest
+from catalog.options import Word, check_names
 from catalog.terms import Lane, Verb
 from tasks.errors import InvalidRequest, LimitExceeded
 
 MAX_ID_CHARS = 256
 MAX_TAGS = 32
 MAX_TAG_CHARS = 128
+MAX_OPTIONS = 64
 MAX_DEADLINE_S = 30 * 86_400
 
 
@@ -63,13 +65,13 @@ class JobRequest(_Strict):
         }
     )
 
-    verb: Annotated[Verb, Field(strict=False, description="What to do")]
+    verb: Annotated[Verb, Field(strict=False, description="What to do"), Word]
     model: Annotated[str, Field(min_length=1, description="A model's id, or `id:profile`; see GET /v1/models")]
     items: Annotated[
         list[str | ItemRequest], Field(min_length=1, description="Inputs, as texts or as objects with an id of yours")
     ]
-    options: Annotated[dict[str, Any], Field(description="Options of the verb")] = {}
-    lane: Annotated[Lane, Field(strict=False, description="`interactive` goes first, `bulk` gives way")] = (
+    options: Annotated[dict[str, Any], Field(max_length=MAX_OPTIONS, description="Options of the verb")] = {}
+    lane: Annotated[Lane, Field(strict=False, description="`interactive` goes first, `bulk` gives way"), Word] = (
         Lane.INTERACTIVE
     )
     priority: Annotated[int, Field(ge=0, le=9, description="0 is the least urgent, 9 the most")] = 5
@@ -84,16 +86,42 @@ class JobRequest(_Strict):
 
 
 def parse_request(raw: object, max_items: int) -> JobRequest:
-    """The request in a decoded JSON body. Raises InvalidRequest or LimitExceeded, naming the field."""
+    """The request in a decoded JSON body. Raises InvalidRequest, InvalidOption or LimitExceeded, naming the field.
+
+    Names come first: the validator makes an error of each unknown one, and a body has room for a million.
+    """
     if not isinstance(raw, Mapping):
         raise InvalidRequest("The body must be a JSON object.")
     items = raw.get("items")
     if isinstance(items, Sequence) and len(items) > max_items and not isinstance(items, str):
         raise LimitExceeded(f"A job holds at most {max_items} items; this one has {len(items)}.", param="items")
+    _check_names(raw)
     try:
         return JobRequest.model_validate(raw)
     except ValidationError as error:
         raise explain(error.errors(include_url=False), JobRequest) from None
+
+
+def _check_names(raw: Mapping[str, object]) -> None:
+    _refuse_unknown(raw, JobRequest, ())
+    items, verb, options = raw.get("items"), raw.get("verb"), raw.get("options")
+    for index, item in enumerate(items if isinstance(items, list) else ()):
+        if isinstance(item, Mapping):
+            _refuse_unknown(item, ItemRequest, ("items", index))
+    if isinstance(options, Mapping) and isinstance(verb, str):
+        check_names(verb, options)
+
+
+def _refuse_unknown(fields: Mapping[str, object], model: type[BaseModel], where: tuple[str | int, ...]) -> None:
+    unknown = next((name for name in fields if name not in model.model_fields), None)
+    if unknown is not None:
+        raise _unknown(unknown, model, where)
+
+
+def _unknown(name: str, model: type[BaseModel] | None, where: Sequence[str | int]) -> InvalidRequest:
+    return InvalidRequest(
+        f"Unknown field {name[:100]!r}{_nearest(name, model)}", param=path([*where, name[:200]])[:200]
+    )
 
 
 def explain(found: Sequence[Mapping[str, Any]], model: type[BaseModel] | None = None) -> InvalidRequest:
@@ -102,9 +130,7 @@ def explain(found: Sequence[Mapping[str, Any]], model: type[BaseModel] | None = 
     param = path([part for part in first["loc"] if part not in _BRANCHES])
     kind, value = first["type"], first.get("input")
     if kind == "extra_forbidden":
-        name = str(first["loc"][-1])
-        owner = ItemRequest if "ItemRequest" in first["loc"] else model
-        return InvalidRequest(f"Unknown field {name[:100]!r}{_nearest(name, owner)}", param=param[:200])
+        return _unknown(str(first["loc"][-1]), model, first["loc"][:-1])
     if kind == "missing":
         return InvalidRequest(f"{param!r} is missing.", param=param)
     if kind == "enum":

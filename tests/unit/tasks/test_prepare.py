@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import msgpack
@@ -173,6 +174,26 @@ def test_another_meaning_has_another_hash(change: dict[str, Any]) -> None:
 def test_a_hash_is_made_for_keyed_jobs_only() -> None:
     assert priced([1]).body_hash is None
     assert len(priced([1], key="k").body_hash or b"") == 32
+
+
+def _nested(depth: int) -> object:
+    value: object = "a"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("name", ["x", "prompt", "instruction", "normalize", "dimensions", "output_dtype"])
+@pytest.mark.parametrize(
+    "value", [_nested(1000), ["a\0"] * 1_000_000, dict.fromkeys(map(str, range(300_000))), {"a": _nested(1000)}]
+)
+def test_an_option_of_a_wrong_type_is_refused_without_a_look_inside(name: str, value: object) -> None:
+    start = time.process_time()
+    with pytest.raises(InvalidOption) as caught:
+        checked(options={name: value})
+    assert time.process_time() - start < 0.1
+    assert caught.value.param == f"options.{name}"
+    assert len(caught.value.message) < 500
 
 
 @pytest.mark.parametrize("key", ["", "x" * 257, "ä", "a\0b", "a\tb"])

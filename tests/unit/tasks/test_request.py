@@ -1,9 +1,12 @@
 from __future__ import annotations
 
-from typing import Any
+import time
+from functools import reduce
+from typing import Any, cast
 
 import pytest
 
+from catalog.errors import InvalidOption
 from tasks.errors import InvalidRequest, LimitExceeded
 from tasks.request import ItemRequest, JobRequest, parse_request
 
@@ -105,3 +108,34 @@ def test_no_text_of_the_caller_is_in_a_message() -> None:
     secret = "my secret text"
     for items in ([{"text": [secret]}], [[secret]], [{"text": "a", "id": [secret]}]):
         assert secret not in refused(items=items).message
+
+
+MANY = {f"k{n}": n for n in range(300_000)}
+"""As many unknown fields as a body can hold, and a little less; one by one they take seconds to be refused."""
+NESTED: Any = reduce(lambda inner, _: [inner], range(1000), cast("Any", "a"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        (MANY, "k0"),
+        ({"items": ["a", {"text": "a", **MANY}]}, "items[1].k0"),
+        ({"options": MANY}, "options.k0"),
+        ({"verb": "score", "options": MANY}, "options"),
+        ({"tags": [1] * 300_000}, "tags"),
+        ({"verb": MANY}, "verb"),
+        ({"verb": NESTED}, "verb"),
+        ({"lane": NESTED}, "lane"),
+        ({"items": [NESTED]}, "items[0]"),
+        ({"tags": NESTED}, "tags[0]"),
+        ({"model": MANY}, "model"),
+        ({"x" * 10_000_000: 1}, "x" * 200),
+    ],
+)
+def test_a_huge_body_is_refused_at_its_first_fault(fields: dict[str, Any], param: str) -> None:
+    start = time.process_time()
+    with pytest.raises((InvalidRequest, InvalidOption)) as caught:
+        parse_request({**PLAIN, **fields}, 100)
+    assert time.process_time() - start < 0.1
+    assert caught.value.param == param
+    assert len(caught.value.message) < 500
