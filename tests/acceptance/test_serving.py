@@ -58,7 +58,8 @@ def loads(someone: Any, model: str) -> int:
     """How often the model was loaded, as the workers' beats tell it once they have heard of it."""
     while True:
         states = someone.client.get(f"/v1/models/{model}").json()["workers"]
-        if states:
+        # A beat may be from before the load has ended.
+        if states and states[0]["state"] == "resident":
             return int(states[0]["loads"])
 
 
