@@ -19,7 +19,7 @@ from fastapi import FastAPI
 from redis.asyncio import Redis
 
 from api import errors, openapi
-from api.body import BodyTooLarge, ClientGone, on_gone, on_too_large
+from api.body import BodyTimeout, BodyTooLarge, ClientGone, on_gone, on_unread
 from api.ending import before_shutdown
 from api.link import Link
 from api.metrics import Measured, Metrics, Scrape
@@ -77,7 +77,8 @@ def create_app(settings: Settings, catalog: Catalog | None = None) -> FastAPI:
         # Copied, not included: an included router is resolved again at every request.
         app.router.routes.extend(router.routes)
     errors.install(app)
-    errors.handle(app, BodyTooLarge, on_too_large)
+    errors.handle(app, BodyTooLarge, on_unread)
+    errors.handle(app, BodyTimeout, on_unread)
     errors.handle(app, ClientGone, on_gone)
     errors.handle(app, events.StreamOver, events.on_stream_over)
     app.add_middleware(Measured, metrics=metrics)

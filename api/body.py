@@ -18,8 +18,11 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from api.errors import InvalidJson, UnsupportedMediaType, error_response
-from tasks.errors import LimitExceeded
+from tasks.errors import LimitExceeded, TaskError
 from tasks.request import path
+
+STALL_S = 30.0
+"""A body of which no byte comes for so long is given up."""
 
 LINGER_S = 10.0
 LINGER_BYTES = 256 * 2**20
@@ -31,8 +34,15 @@ class BodyTooLarge(LimitExceeded):
     """The body is larger than the server takes."""
 
 
+class BodyTimeout(TaskError):
+    """No byte of the body came for too long; send the request again."""
+
+    code = "body_timeout"
+    retryable = True
+
+
 async def read_json(request: Request, limit: int) -> object:
-    """The decoded JSON body. Raises BodyTooLarge, UnsupportedMediaType or InvalidJson."""
+    """The decoded JSON body. Raises BodyTooLarge, BodyTimeout, UnsupportedMediaType or InvalidJson."""
     headers = request.headers
     check_length(headers, limit)
     check_media(headers)
@@ -69,9 +79,12 @@ def check_media(headers: Headers) -> None:
         )
 
 
-async def read(receive: Receive, limit: int) -> bytes:
-    """The body, at most `limit` bytes of it in memory. Raises BodyTooLarge, or ClientGone if the client left."""
-    message = await receive()
+async def read(receive: Receive, limit: int, stall_s: float = STALL_S) -> bytes:
+    """The body, at most `limit` bytes of it in memory.
+
+    Raises BodyTooLarge, BodyTimeout when nothing comes for `stall_s`, or ClientGone if the client left.
+    """
+    message = await _next(receive, stall_s)
     first: bytes = _bytes(message)
     if not message.get("more_body", False):
         if len(first) > limit:
@@ -81,13 +94,23 @@ async def read(receive: Receive, limit: int) -> bytes:
     while message.get("more_body", False):
         if size > limit:
             raise _too_large(limit)
-        message = await receive()
+        message = await _next(receive, stall_s)
         part = _bytes(message)
         parts.append(part)
         size += len(part)
     if size > limit:
         raise _too_large(limit)
     return b"".join(parts)
+
+
+async def _next(receive: Receive, stall_s: float) -> Message:
+    try:
+        async with asyncio.timeout(stall_s):
+            return await receive()
+    except TimeoutError:
+        raise BodyTimeout(
+            f"No byte of the body came for {stall_s:g} s; send the request again.", param="body"
+        ) from None
 
 
 class ClientGone(Exception):
@@ -115,7 +138,7 @@ class Refusal(Response):
     connection closed with unread bytes is reset and its client never sees the answer.
     """
 
-    def __init__(self, error: BodyTooLarge) -> None:
+    def __init__(self, error: BodyTooLarge | BodyTimeout) -> None:
         plain = error_response(error)
         super().__init__(
             plain.body, status_code=plain.status_code, media_type="application/json", headers={"connection": "close"}
@@ -142,8 +165,8 @@ async def _drain(receive: Receive) -> None:
         return
 
 
-async def on_too_large(request: Request, error: BodyTooLarge) -> Response:
-    """The exception handler of BodyTooLarge."""
+async def on_unread(request: Request, error: BodyTooLarge | BodyTimeout) -> Response:
+    """The exception handler of BodyTooLarge and BodyTimeout."""
     return Refusal(error)
 
 

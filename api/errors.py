@@ -33,6 +33,8 @@ STATUS: Mapping[str, int] = {
     "invalid_option": 422,
     "unsupported_verb": 422,
     "limit_exceeded": 413,
+    "head_too_large": 431,
+    "body_timeout": 408,
     "unsupported_media_type": 415,
     "not_acceptable": 406,
     "route_not_found": 404,

@@ -17,12 +17,8 @@ class UnsafeFlowerError(Exception):
 
 def api(settings: Settings) -> tuple[str, ...]:
     """The API under uvicorn, which runs and restarts the processes behind the port itself."""
-    return (
-        *_module("uvicorn"),
-        *("api.app:create", "--factory", "--host", settings.host, "--port", str(settings.port)),
-        *("--workers", str(settings.api_processes), "--loop", "uvloop", "--http", "httptools"),
-        *("--no-access-log", "--log-level", settings.log_level, "--timeout-graceful-shutdown", "5"),
-    )
+    where = (settings.host, str(settings.port))
+    return (*_module("deploy.serve"), *where, str(settings.api_processes), settings.log_level)
 
 
 def worker(settings: Settings, name: str) -> tuple[str, ...]:

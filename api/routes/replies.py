@@ -9,6 +9,7 @@ from api.schemas import ErrorReply
 _TEXT = {
     404: "There is no such thing",
     406: "The reply cannot be had in the form of Accept",
+    408: "No byte of the body came for too long",
     409: "The job is not in the state that this needs",
     410: "The retention has ended",
     413: "A limit is exceeded; the message names it",

@@ -11,6 +11,8 @@ import sys
 
 import uvicorn
 
+from deploy.serve import HTTP
+
 
 def main(arguments: list[str]) -> None:
     """Serve until SIGTERM; open requests get five seconds."""
@@ -19,7 +21,7 @@ def main(arguments: list[str]) -> None:
         "api.app:create",
         factory=True,
         loop="uvloop",
-        http="httptools",
+        http=HTTP,
         access_log=False,
         log_level=arguments[1],
         timeout_graceful_shutdown=5,

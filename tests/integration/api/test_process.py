@@ -34,14 +34,14 @@ def _answers(url: str) -> bool:
 
 @pytest.fixture
 def serve(settings: Settings) -> Iterator[Serve]:
-    """Starts uvicorn on a free port; returns once it answers."""
+    """Starts the API on a free port; returns once it answers."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(*arguments: str) -> tuple[subprocess.Popen[bytes], str]:
+    def start(processes: int = 1) -> tuple[subprocess.Popen[bytes], str]:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         process = subprocess.Popen(
-            [sys.executable, "-m", "uvicorn", "api.app:create", "--factory", "--port", str(port), *arguments],
+            [sys.executable, "-m", "deploy.serve", "127.0.0.1", str(port), str(processes), "info"],
             env={**os.environ, "ROOST_DATABASE_URL": settings.database_url, "ROOST_BROKER_URL": settings.broker_url},
         )
         started.append(process)
@@ -83,7 +83,7 @@ def test_a_process_that_is_told_to_stop_answers_who_waits_and_keeps_their_jobs(
 
 
 def test_several_processes_serve_one_port(serve: Serve) -> None:
-    _, url = serve("--workers", "2")
+    _, url = serve(2)
     with httpx.Client(base_url=url) as client:
         ids = [client.post("/v1/jobs", json=JOB).json()["id"] for _ in range(5)]
     for id_ in ids:

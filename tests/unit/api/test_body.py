@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 
 import orjson
@@ -7,7 +8,7 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.types import Message
 
-from api.body import BodyTooLarge, ClientGone, Refusal, check_length, check_media, diagnose, read
+from api.body import BodyTimeout, BodyTooLarge, ClientGone, Refusal, check_length, check_media, diagnose, read
 from api.errors import InvalidJson, UnsupportedMediaType
 
 
@@ -60,6 +61,17 @@ async def test_a_last_piece_over_the_limit_counts() -> None:
 async def test_a_client_that_leaves_in_the_middle_is_noticed() -> None:
     with pytest.raises(ClientGone):
         await read(Pieces([b"abc"], leaves=True).receive, 100)
+
+
+async def test_a_body_that_stalls_is_given_up() -> None:
+    pieces = Pieces([b"abc"], leaves=True)
+
+    async def receive() -> Message:
+        return await pieces.receive() if pieces.taken == 0 else await asyncio.Future()
+
+    with pytest.raises(BodyTimeout, match=r"0\.01 s") as caught:
+        await read(receive, 100, stall_s=0.01)
+    assert Refusal(caught.value).status_code == 408
 
 
 @pytest.mark.parametrize(

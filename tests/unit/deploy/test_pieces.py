@@ -1,8 +1,16 @@
 from __future__ import annotations
 
-import pytest
+import os
+import socket
+from collections.abc import Sequence
 
-from deploy import pieces
+import pytest
+import uvicorn
+from uvicorn.importer import import_from_string
+
+from api.heads import BoundedHeads
+from deploy import pieces, serve
+from deploy.embedded import serve as embedded
 from tasks.settings import Settings
 
 
@@ -59,3 +67,25 @@ def test_flower_gets_its_password_by_the_environment() -> None:
         pieces.flower_environment(_settings(host="0.0.0.0", flower_auth="me:s3cret"))["FLOWER_BASIC_AUTH"]
         == "me:s3cret"
     )
+
+
+def test_both_ways_to_serve_bound_the_heads_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[uvicorn.Config] = []
+
+    def run(server: uvicorn.Server, sockets: Sequence[socket.socket] = ()) -> None:
+        for one in sockets or ():
+            one.close()
+        kept.append(server.config)
+        server.started = True
+
+    monkeypatch.setattr(uvicorn.Server, "run", run)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        embedded.main([str(os.dup(listener.fileno())), "info"])
+    serve.main(["127.0.0.1", "8090", "1", "info"])
+    assert [import_from_string(config.http) for config in kept] == [BoundedHeads] * 2
+
+
+def test_the_api_is_served_on_the_address_of_the_settings() -> None:
+    argv = pieces.api(_settings(host="::1", port=8099, api_processes=3, log_level="warning"))
+
+    assert argv[1:] == ("-P", "-m", "deploy.serve", "::1", "8099", "3", "warning")
