@@ -70,11 +70,15 @@ def merged(spec: Spec, profile: str, part: str) -> dict[str, Any]:
 
 def _mapping(file: Path) -> dict[str, Any]:
     try:
-        data = file.read_bytes()
+        if file.exists() and not file.is_file():
+            # Reading a pipe or a device may never end.
+            raise _invalid(file, "", "this is no regular file")
+        with file.open("rb") as source:
+            data = source.read(MAX_BYTES + 1)
     except OSError as error:
         raise _invalid(file, "", f"the file cannot be read: {error.strerror or error}") from error
     if len(data) > MAX_BYTES:
-        raise _invalid(file, "", f"the file has {len(data)} bytes, more than {MAX_BYTES}")
+        raise _invalid(file, "", f"the file has more than {MAX_BYTES} bytes")
     try:
         return _parsed(file, data.decode("utf-8"))
     except UnicodeDecodeError as error:

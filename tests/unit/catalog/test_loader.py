@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -194,3 +195,13 @@ def test_a_missing_folder_is_a_problem_not_a_crash(tmp_path: Path) -> None:
 def test_a_relative_weights_path_starts_at_the_file(write: Write, tmp_path: Path) -> None:
     catalog = only(write("a.yaml", MODEL.format(id="org/m") + "source: {path: weights/m}\n"))
     assert catalog.find("org/m").spec.source.path == str(tmp_path / "extra" / "weights" / "m")
+
+
+def test_what_is_no_regular_file_is_refused_unread(write: Write) -> None:
+    folder = write("good.yaml", MODEL.format(id="org/good"))
+    os.mkfifo(folder / "pipe.yaml")
+    (folder / "endless.yaml").symlink_to("/dev/zero")
+    catalog = Catalog.load((), built_in=folder)
+    assert [spec.id for spec in catalog.specs] == ["org/good"]
+    assert len(catalog.problems) == 2
+    assert all("no regular file" in problem.message for problem in catalog.problems)
