@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
 from tasks.errors import InvalidRequest
 
-_WAIT = re.compile(r"wait\s*=\s*\"?([^\s\",;]*)\"?", re.IGNORECASE)
+_QUOTED = r'"(?:[^"\\]|\\.)*+"'
+_PREFERENCE = re.compile(rf"(?:{_QUOTED}|[^,\"])++")
+_HEAD = re.compile(rf"\s*([^\s=;\"]+)\s*(?:=\s*({_QUOTED}|[^;]*))?")
 
 
-def wait_of(prefer: str | None, longest: float) -> float:
-    """Seconds to wait for the result, at most `longest`; 0 to answer at once.
+def wait_of(lines: Sequence[str], longest: float) -> float:
+    """Seconds to wait for the result, at most `longest`; 0 to answer at once. `lines` are the header's, as they came.
 
     `respond-async` beside `wait=N` means the same as `wait=N` alone: answer 202 when N seconds were not enough. Other
-    preferences are passed over, as the RFC asks. Raises InvalidRequest on a wait that is no number of seconds.
+    preferences are passed over, and of one given twice the first counts, as the RFC asks. Raises InvalidRequest on a
+    wait that is no number of seconds.
     """
-    if not prefer:
-        return 0.0
-    match = _WAIT.search(prefer)
-    if match is None:
-        return 0.0
-    return seconds(match[1], longest, "Prefer")
+    for name, value in _preferences(", ".join(lines)):
+        if name == "wait":
+            return seconds(value, longest, "Prefer")
+    return 0.0
+
+
+def _preferences(header: str) -> Iterator[tuple[str, str]]:
+    """Name and value of each preference, without its parameters."""
+    for preference in _PREFERENCE.finditer(header):
+        if head := _HEAD.match(preference[0]):
+            yield head[1].lower(), _plain((head[2] or "").strip())
+
+
+def _plain(value: str) -> str:
+    return re.sub(r"\\(.)", r"\1", value[1:-1]) if value[:1] == '"' == value[-1:] and len(value) > 1 else value
 
 
 def seconds(text: str, longest: float, param: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
@@ -17,6 +18,7 @@ from api.route import PlainRoute, documented
 from api.routes.replies import errors
 from api.schemas import JobObject, JobWithResult
 from api.services import services
+from tasks.errors import InvalidRequest
 from tasks.prepare import check, check_key, price
 from tasks.request import JobRequest, parse_request
 
@@ -79,9 +81,9 @@ async def submit(request: Request) -> Response:
     """
     it = services(request)
     headers = request.headers
-    asked = headers.get("prefer")
+    asked = headers.getlist("prefer")
     wait = prefer.wait_of(asked, it.settings.max_wait_s)
-    key = check_key(headers.get("idempotency-key"))
+    key = check_key(_one(headers.getlist("idempotency-key")))
     form = Form(
         wait, media_of(headers.get("accept")), encoding_of(request.query_params.get("encoding")), request.receive
     )
@@ -94,3 +96,10 @@ async def submit(request: Request) -> Response:
     if asked:
         response.headers["preference-applied"] = prefer.applied(wait)
     return response
+
+
+def _one(keys: Sequence[str]) -> str | None:
+    """The only Idempotency-Key. Which of two would count is nobody's guess. Raises InvalidRequest."""
+    if len(keys) > 1:
+        raise InvalidRequest("'Idempotency-Key' must be given once.", param="Idempotency-Key")
+    return keys[0] if keys else None

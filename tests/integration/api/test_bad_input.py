@@ -114,6 +114,11 @@ async def test_a_bad_idempotency_key_is_a_422(api: Api, key: str) -> None:
     assert told(response, 422)["param"] == "Idempotency-Key"
 
 
+async def test_a_second_idempotency_key_is_a_422(api: Api) -> None:
+    keys = [("Idempotency-Key", "a"), ("Idempotency-Key", "a")]
+    assert told(await api.http.post("/v1/jobs", json=PLAIN, headers=keys), 422)["param"] == "Idempotency-Key"
+
+
 @pytest.mark.parametrize("blanks", [[""], ["   "], ["\n\t"], ["", " "]])
 @pytest.mark.parametrize("wait", [0, 10])
 async def test_blank_texts_alone_fail_the_job_the_same_way_on_both_paths(
