@@ -16,6 +16,7 @@ from tasks.child.claimer import Arrival, Claimer
 from tasks.child.hand import Hand, Held
 from tasks.child.intake import read_items, to_work
 from tasks.child.reporter import Reporter
+from tasks.errors import AllItemsFailed
 from tasks.messages import unpack
 
 log = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ class Receiver:
                 self._reporter.refused(held, error)
                 continue
             if not work.items:
-                self._reporter.refused(held, NothingToRun())
+                self._reporter.refused(held, AllItemsFailed())
                 continue
             works.append(work)
         if works and (untaken := self._engine.submit(works)):
@@ -127,9 +128,3 @@ class Receiver:
         unstarted = self._engine.hand_back()
         self._hand.drop(unstarted)
         self._send("returned", [*waiting, *unstarted])
-
-
-class NothingToRun(RoostError):
-    """Every item of the job was refused at the door."""
-
-    code = "all_items_failed"

@@ -100,8 +100,6 @@ RETURNING jobs.id, given_up, jobs.state, jobs.version, jobs.fence, jobs.attempt,
           CASE WHEN wants AND NOT given_up THEN jobs.inputs END
 """
 
-_STANDING = "SELECT id, state, version, error FROM jobs WHERE id = ANY(%(ids)s::uuid[])"
-
 
 def claim(conn: Connection, requests: Sequence[tuple[Submission, int]], worker: str, limits: Limits) -> list[Claimed]:
     """Take jobs of which another copy may exist; one answer for each request, in order.
