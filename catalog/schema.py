@@ -6,6 +6,7 @@ A spec says what a model is (facts) and how its family loads it. A profile is a 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -13,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from catalog.terms import Verb
 
 Dim = Annotated[int, Field(ge=1, le=65_536)]
+Unit = Literal["tokens", "pages", "tiles", "seconds"]
+"""What an item's length counts: text tokens, pages of a document, tiles of an image, seconds of audio."""
 ProfileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=60)]
 
 
@@ -62,19 +65,44 @@ class Tasks(_Strict):
 
 
 class CostCoefficients(_Strict):
-    """Milliseconds of a batch of n items padded to length L: `base + per_token·n·L + per_square·n·L²`."""
+    """Milliseconds of a batch of n items padded to length L: `base + per_token·n·L + per_square·n·L²`.
+
+    A length counts what the spec's `unit` says. `per_new` is what each new token of one sequence adds where a model
+    generates.
+    """
 
     base: float = Field(ge=0)
     per_token: float = Field(ge=0)
     per_square: float = Field(default=0.0, ge=0)
+    per_new: float = Field(default=0.0, ge=0)
 
-    def item(self, length: int) -> float:
-        """What one item, padded to `length` tokens, adds to its batch."""
-        return length * (self.per_token + self.per_square * length)
+    def item(self, length: int, new: int = 0) -> float:
+        """What one item, padded to `length`, adds to its batch, with `new` tokens generated after it."""
+        return length * (self.per_token + self.per_square * length) + self.per_new * new
 
     def batch(self, count: int, length: int) -> float:
         """The whole of a batch of `count` items padded to `length` tokens."""
         return self.base + count * self.item(length)
+
+    def packed(self, lengths: Iterable[int]) -> float:
+        """The whole of a batch that pads nothing."""
+        return self.base + sum(map(self.item, lengths))
+
+
+class Stay(_Strict):
+    """How long a model stays on a device. None leaves it to the worker's settings."""
+
+    preload: bool = False
+    pinned: bool = False
+    keep_alive_s: float | None = Field(default=None, ge=0)
+
+
+class Loss(_Strict):
+    """What a lower precision costs, as measured: cosines of its vectors to those of float32, over the texts of `on`."""
+
+    cosine_mean: float = Field(ge=-1, le=1)
+    cosine_worst: float = Field(ge=-1, le=1)
+    on: str
 
 
 class Profile(_Strict):
@@ -88,8 +116,9 @@ class Profile(_Strict):
 class Spec(_Strict):
     """One model of the catalog.
 
-    `max_length` is in tokens and includes special tokens. `parameters` counts weights. `load` goes to the family's own
-    load-options model, `run` gives defaults for the request's options.
+    `max_length` is in `unit`s, by default tokens, and includes special tokens. `parameters` counts weights. `load` goes
+    to the family's own load-options model, `run` gives defaults for the request's options. `precisions` names the lower
+    precisions that the model may be run in, each with its measured loss.
     """
 
     id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$", max_length=200)
@@ -100,7 +129,10 @@ class Spec(_Strict):
     tasks: Tasks
     parameters: int = Field(ge=0)
     max_length: int = Field(ge=1)
+    unit: Unit = "tokens"
     cost: CostCoefficients | None = None
+    stay: Stay = Stay()
+    precisions: dict[str, Loss] = Field(default_factory=dict)
     load: dict[str, Any] = Field(default_factory=dict)
     run: dict[str, Any] = Field(default_factory=dict)
     profiles: dict[ProfileName, Profile] = Field(default_factory=dict)

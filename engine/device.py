@@ -54,6 +54,11 @@ class Device(ABC):
         self.total = total
         self.cores = cores
 
+    @property
+    def hardware(self) -> str:
+        """What the device is, as costs are kept by: alike devices of all machines share theirs."""
+        return self.kind.value
+
     def __str__(self) -> str:
         return f"{self.name} ({self.total / 2**30:.1f} GiB, {self.cores} lanes)"
 

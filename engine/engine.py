@@ -20,7 +20,7 @@ from engine.adapters.base import Adapter
 from engine.batcher import Bounds
 from engine.device import Device, DeviceKind
 from engine.errors import DeadlinePassed, DeviceLost, EngineError, LoadFailed
-from engine.ledger import DEFAULT_EVICTION, EvictionPolicy
+from engine.eviction import DEFAULT_EVICTION, EvictionPolicy
 from engine.limits import EngineLimits, floor_tokens, lane_count
 from engine.loader import Models
 from engine.progress import Progress

@@ -25,7 +25,10 @@ class EngineLimits:
 
     Zero `lanes` take one for each core of a CPU and one on a card; zero `batch_tokens` leave it to the device and the
     model. `preload` models are loaded at the start, `pinned` ones are too and never leave. `loaders` bounds how many
-    models are loaded at once. Whoever listens ends a batch or load that runs past its limit, by killing the process.
+    models are loaded at once, `host_bytes` what evicted and host-bound models may take in host memory, `host_lanes` how
+    many batches of host-bound models run beside the device's. A model that nobody used for `keep_alive_s` leaves,
+    unless its spec says otherwise; None keeps it until room is needed. `step_ms` is the most that one step of a model
+    that generates should take. Whoever listens ends a batch or load that runs past its limit, by killing the process.
     """
 
     budget_bytes: int
@@ -37,6 +40,10 @@ class EngineLimits:
     preload: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
     loaders: int = 1
+    host_bytes: int = 0
+    host_lanes: int = 1
+    keep_alive_s: float | None = None
+    step_ms: float = 50.0
 
 
 def lane_count(limits: EngineLimits, device: Device) -> int:

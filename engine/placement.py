@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 
 from engine.device import Device
 from engine.errors import LoadFailed, LoadReason, ModelTooLarge
-from engine.ledger import EvictionPolicy, Ledger, Plan, plan_room
+from engine.eviction import EvictionPolicy, Plan, plan_room
+from engine.ledger import Ledger
 from engine.slot import Slot
 from engine.snapshot import Phase
 

@@ -19,8 +19,8 @@ from catalog.weights import locate
 from engine.adapters.base import Adapter
 from engine.device import Device
 from engine.errors import DeviceLost, EngineError, LoadFailed, LoadReason, ModelTooLarge
+from engine.eviction import DEFAULT_EVICTION, EvictionPolicy
 from engine.failures import COOL_DOWN_S, load_failure
-from engine.ledger import DEFAULT_EVICTION, EvictionPolicy
 from engine.loader import Models, build_adapter, drop_weights, load_adapter, unload_adapter
 from engine.placement import Placement
 from engine.slot import Slot, Watcher

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from engine.adapters.base import Adapter
 from engine.errors import DeviceLost, EngineError
-from engine.ledger import EvictionPolicy, Resident, decayed
+from engine.eviction import EvictionPolicy, Resident, decayed
 from engine.snapshot import ModelState, Phase
 from engine.types import Footprint
 

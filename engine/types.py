@@ -129,16 +129,23 @@ class Listener(Protocol):
     def finished(self, done: Sequence[Finished]) -> None:
         """These works are complete. They come in one call per batch, so that they commit together."""
 
+    def residents(self, models: Mapping[str, float]) -> None:
+        """The models on the device have changed: each that is there, with the seconds that its last load took."""
+
     def device_lost(self, error: EngineError) -> None:
         """The device cannot compute any more; the process should hand back its work and exit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes that a model takes: its weights, and the activations of one padded token in a batch."""
+    """Bytes that a model takes: its weights, and the activations of one padded token in a batch.
+
+    `cache_per_token` is what a model that generates keeps of each token of a sequence until the sequence ends.
+    """
 
     weights: int
     per_token: int = 0
+    cache_per_token: int = 0
 
 
 @dataclass(slots=True)

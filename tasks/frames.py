@@ -14,6 +14,7 @@ Child to parent:
     ["ended", batch]
     ["loading", model, limit_s]         a load begins, under the same rule
     ["loaded", model]
+    ["residents", {model: load_s}]      the models on the device now, and what the last load of each took
     ["done", [[id, status, runtime_s, code]…]]  committed; status is succeeded, failed or dropped; ack now
     ["returned", [id…]]                 never started; put them back in their queues unchanged
     ["lost", reason]                    the device cannot compute any more; restart me

@@ -27,6 +27,13 @@ class EventsMode(StrEnum):
     OFF = "off"
 
 
+class Eviction(StrEnum):
+    """What makes a model worth keeping."""
+
+    VALUE = "value"
+    LRU = "lru"
+
+
 class LogLevel(StrEnum):
     """How much a process logs."""
 
@@ -49,6 +56,10 @@ def _a_budget(value: str) -> str:
     if not amount or (match[2] and amount > 100):
         raise ValueError("must be more than nothing, and a share at most 100%")
     return value
+
+
+def _a_host_budget(value: str) -> str:
+    return value if value in {"auto", "0"} else _a_budget(value)
 
 
 def _a_device(value: str) -> str:
@@ -128,6 +139,41 @@ class Settings(BaseSettings):
         str, Field(description="Memory for models: bytes, 8GiB, or a share such as 60%"), AfterValidator(_a_budget)
     ] = "60%"
     preload: Annotated[str, Field(description="Models to load at start, separated by commas")] = ""
+    pinned: Annotated[str, Field(description="Models to load at start that never leave, separated by commas")] = ""
+    keep_alive_s: Annotated[
+        float,
+        Field(
+            ge=0, description="A model that nobody used for so long leaves the device; 0 keeps it until room is needed"
+        ),
+    ] = 0.0
+    host_budget: Annotated[
+        str,
+        Field(description="Host memory for evicted models: bytes, 8GiB, 25%, 0, or auto (25% beside a card)"),
+        BeforeValidator(_lowered),
+        AfterValidator(_a_host_budget),
+    ] = "auto"
+    min_stay_s: Annotated[float, Field(ge=0, description="A model that has come stays at least so long")] = 2.0
+    eviction: Annotated[
+        Eviction,
+        Field(description="Who leaves first: value (least worth for its bytes) or lru"),
+        BeforeValidator(_lowered),
+    ] = Eviction.VALUE
+    loaders: Annotated[int, Field(ge=1, le=16, description="Models loaded at once")] = 1
+    reserve: Annotated[
+        str,
+        Field(description="Memory of the device that no worker may take, whatever its budget: bytes or a share"),
+        AfterValidator(_a_budget),
+    ] = "5%"
+    ledger_dir: Annotated[
+        str,
+        Field(description="Folder of the account that the workers on a device share; empty picks one in memory"),
+    ] = ""
+    host_lanes: Annotated[
+        int, Field(ge=1, le=64, description="Batches of host-bound models (parsing, OCR) run beside the device's")
+    ] = 1
+    step_ms: Annotated[
+        float, Field(gt=0, description="The most that one step of a generating model should take, in ms")
+    ] = 50.0
     lanes: Annotated[int, Field(ge=0, le=64, description="Batches computed at once on a CPU; 0 takes one per core")] = 0
     batch_tokens: Annotated[
         int, Field(ge=0, description="Padded tokens a batch may hold; 0 lets the device decide")
@@ -189,12 +235,21 @@ class Settings(BaseSettings):
     @property
     def preload_names(self) -> tuple[str, ...]:
         """The models to load at start."""
-        return tuple(name.strip() for name in self.preload.split(",") if name.strip())
+        return _names(self.preload)
+
+    @property
+    def pinned_names(self) -> tuple[str, ...]:
+        """The models that never leave."""
+        return _names(self.pinned)
 
     @property
     def doorbell(self) -> bool:
         """Whether the broker is reached through our own transport."""
         return self.broker_url.startswith(("roost://", "roosts://"))
+
+
+def _names(value: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in value.split(",") if name.strip())
 
 
 def complaint(error: ValidationError) -> str:

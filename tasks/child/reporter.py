@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from catalog.errors import RoostError
 from engine.errors import EngineError
@@ -58,6 +58,10 @@ class Reporter:
     def load_ended(self, model: str) -> None:
         """Tell the parent that the load's limit is off."""
         self._send("loaded", model)
+
+    def residents(self, models: Mapping[str, float]) -> None:
+        """Tell the parent which models are here, so that it pulls their jobs before others."""
+        self._send("residents", dict(models))
 
     def finished(self, done: Sequence[Finished]) -> None:
         """Hand complete works to the committer, all of one batch together."""

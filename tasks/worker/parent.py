@@ -194,6 +194,8 @@ class Parent:
                 self.holding.load_started(model, limit_s, now)
             case ["loaded", model]:
                 self.holding.load_ended(model)
+            case ["residents", _models]:
+                pass
             case ["returned", ids]:
                 self._give_back([held for key in ids if (held := self.holding.get(key)) is not None])
                 self._reconsider()

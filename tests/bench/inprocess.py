@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import orjson
 
@@ -55,6 +55,9 @@ class Waiter:
 
     def load_ended(self, model: str) -> None:
         """Nothing to do."""
+
+    def residents(self, models: Mapping[str, float]) -> None:
+        """Nothing."""
 
     def device_lost(self, error: EngineError) -> None:
         """Cannot happen without a real device."""

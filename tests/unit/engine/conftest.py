@@ -15,7 +15,7 @@ from catalog.schema import CostCoefficients, EncodeFacts, Spec, Tasks
 from catalog.terms import Lane, Verb
 from engine.device import Device, FakeDevice
 from engine.engine import Engine, EngineLimits
-from engine.ledger import EvictionPolicy
+from engine.eviction import EvictionPolicy
 from engine.types import Item, Work
 from tests.unit.engine.recorder import Recorder
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from engine.errors import EngineError
@@ -25,6 +25,7 @@ class Recorder:
         self.loaded: list[str] = []
         self.limits: list[float] = []
         self.lost: list[EngineError] = []
+        self.there: list[Mapping[str, float]] = []
 
     @property
     def done(self) -> dict[str, Finished]:
@@ -52,6 +53,9 @@ class Recorder:
 
     def finished(self, done: Sequence[Finished]) -> None:
         self._note(self.calls, list(done))
+
+    def residents(self, models: Mapping[str, float]) -> None:
+        self._note(self.there, dict(models))
 
     def device_lost(self, error: EngineError) -> None:
         self._note(self.lost, error)

@@ -5,7 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.ledger import EvictionOrder, EvictionPolicy, Ledger, Resident, decayed, plan_room
+from engine.eviction import EvictionOrder, EvictionPolicy, Resident, decayed, plan_room
+from engine.ledger import Ledger
 
 AT_ONCE = EvictionPolicy(min_stay_s=0.0, longest_hold_s=0.0)
 

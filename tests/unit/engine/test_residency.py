@@ -13,7 +13,7 @@ from catalog.schema import Spec
 from catalog.terms import Lane
 from engine.device import FakeDevice
 from engine.errors import DeviceLost, EngineError, LoadFailed, LoadReason, ModelTooLarge
-from engine.ledger import EvictionPolicy
+from engine.eviction import EvictionPolicy
 from engine.residency import Residency
 from engine.snapshot import ModelState, Phase
 from tests.unit.engine.recorder import PATIENCE_S

@@ -1,0 +1,66 @@
+"""A device's account as one process sees it: what others on the device hold, and leave to hold more oneself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.device import Device
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one process holds of a device, in bytes.
+
+    `held` is all it has reserved: weights, and what its batches may take. `pending` is the part of that which it has
+    not taken yet, so that the device still counts it as free.
+    """
+
+    held: int = 0
+    pending: int = 0
+
+
+class Account(Protocol):
+    """The account of one device. Thread-safe. `hold` and `room` take some microseconds."""
+
+    def hold(self, share: Share, *, force: bool = False) -> bool:
+        """Set what this process holds; False, and nothing changes, if the device has not that much.
+
+        Holding less always succeeds. `force` records what was taken already, whether it fits or not.
+        """
+
+    def room(self) -> int:
+        """Bytes that this process may hold besides what it holds now, by the account and by the device's own word."""
+
+    def others(self) -> Share:
+        """What the other live processes on the device hold together."""
+
+    def close(self) -> None:
+        """Hold nothing any more and leave the account."""
+
+
+class SoleAccount:
+    """The account of a device that this process has for itself: only the device's own word bounds it."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._share = Share()
+
+    def hold(self, share: Share, *, force: bool = False) -> bool:
+        """Set what this process holds."""
+        if not force and share.held > self._share.held and share.pending > self._device.probe().free:
+            return False
+        self._share = share
+        return True
+
+    def room(self) -> int:
+        """What the device has free, less what this process has reserved and not taken."""
+        return max(0, self._device.probe().free - self._share.pending)
+
+    def others(self) -> Share:
+        """Nobody."""
+        return Share()
+
+    def close(self) -> None:
+        """Nothing to leave."""
+        self._share = Share()
