@@ -105,6 +105,7 @@ class Slot:
             load_s=self.load_s,
             last_used=self.used,
             last_error=self.error,
+            retry_at=self.retry if self.phase is Phase.FAILED else None,
         )
 
     def loading_seconds(self, now: float) -> float:

@@ -91,6 +91,8 @@ class ModelState:
     evicted: Mapping[Reason, int] = field(default_factory=dict)
     departure: Departure | None = None
     work: ModelWork | None = None
+    retry_at: float | None = None
+    """After a failed load: from when it may be tried again."""
 
 
 @dataclass(frozen=True, slots=True)
