@@ -25,6 +25,7 @@ from engine.loader import Models, build_adapter, drop_weights, load_adapter, unl
 from engine.placement import Placement
 from engine.slot import Slot, Watcher
 from engine.snapshot import LedgerState, ModelState, Phase
+from engine.types import Footprint
 
 log = logging.getLogger(__name__)
 
@@ -129,6 +130,12 @@ class Residency:
                 return False
             return slot.adapter.reentrant or not slot.leases
 
+    def there(self, model: str) -> Adapter | None:
+        """The adapter of a model that is on the device and stays, without a hold on it; None otherwise."""
+        with self._lock:
+            slot = self._slots.get(model)
+            return slot.adapter if slot is not None and slot.phase is Phase.RESIDENT else None
+
     def lease(self, model: str, items: int = 1) -> Adapter | None:
         """Hold the model for work on `items` items; None if it is not there, is leaving, or is held and not reentrant.
 
@@ -176,6 +183,11 @@ class Residency:
         """Activation bytes of one padded token, once the model's files were read; 0 until then."""
         slot = self._slots.get(model)
         return slot.footprint.per_token if slot and slot.footprint else 0
+
+    def footprint(self, model: str) -> Footprint:
+        """What the model takes, by its files; nothing until they were read."""
+        slot = self._slots.get(model)
+        return slot.footprint if slot and slot.footprint else Footprint(0)
 
     def loading_seconds(self, model: str) -> float:
         """For how long, in all, loads of this model have run until now."""

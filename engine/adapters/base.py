@@ -81,6 +81,12 @@ class Adapter(ABC):
         OutOfMemory or DeviceLost for the whole batch; any other exception is isolated to an item by the runner.
         """
 
+    def use_threads(self, count: int) -> None:  # noqa: B027 - torch is told by the engine
+        """Compute with so many threads in the calls that follow from this thread, where torch's own setting is not it.
+
+        Called on a CPU before every run, perhaps while other threads run.
+        """
+
     def held(self) -> int | None:
         """Bytes that the loaded weights take, by the framework's own count; None lets the engine probe the device."""
         return None
