@@ -5,11 +5,12 @@ Parent to child:
                                       unknown, 2 it was in a running batch when a child died, 3 in one over its limit
     ["cancel", [id…]]                 drop these if they have not ended; answered by "done" with status "dropped"
     ["hung", [model…], limit_s]       the loads of these were still running after limit_s; do not try them for a while
+    ["losses", {fate: count}]         how earlier children ended: died, device, limit, start
     ["handback"]                      return every job that has not started, and take no more; answered by "returned"
     ["stop"]                          end the process once nothing runs
 
 Child to parent:
-    ["ready", pid]
+    ["ready", pid, lanes]               it takes work, and runs so many batches at once
     ["started", batch, [id…], limit_s]  a forward pass begins; kill the child if it does not end in limit_s
     ["ended", batch]
     ["loading", model, limit_s]         a load begins, under the same rule

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Protocol, TypeVar
@@ -191,8 +191,7 @@ class Sweeper:
             patience = max(patience, 3 * timedelta(seconds=self.database.run(store.queue_delay)))
         plan = settle(waiting, held, self.clock(), due=due, patience=patience)
         if plan.send and (jobs := self.database.run(read.submissions, plan.send)):
-            sent = self.clock().timestamp()
-            self.publisher.publish_now([replace(job, sent=sent) for job in jobs])
+            self.publisher.publish_now(jobs)
             swept.sent += len(jobs)
         if plan.look:
             self.database.run(store.looked, plan.look)

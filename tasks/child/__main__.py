@@ -15,6 +15,7 @@ from catalog.loader import Catalog
 from engine.device import choose_device
 from engine.engine import Engine
 from engine.families import check
+from engine.limits import lane_count
 from tasks.child.claimer import Claimer
 from tasks.child.committer import Committer
 from tasks.child.hand import Hand
@@ -25,6 +26,7 @@ from tasks.child.marker import Marker
 from tasks.child.process import die_with_parent, leave_signals_to_parent
 from tasks.child.receiver import Receiver
 from tasks.child.reporter import Reporter
+from tasks.child.tally import Tally
 from tasks.child.wakes import Wakes
 from tasks.db import Database
 from tasks.settings import Settings
@@ -43,10 +45,12 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
     valkey = redis.Redis.from_url(settings.redis_url, socket_timeout=2, socket_connect_timeout=2)
     wakes = Wakes(valkey)
     hand = Hand()
+    tally = Tally()
     # The committer reports to the reporter, which puts into the committer: tied by a function looked up when called.
-    committer = Committer(database, wakes, lambda report: reporter.committed(report))  # noqa: PLW0108
-    reporter = Reporter(hand, committer, line.send, worker=worker, max_attempts=settings.max_attempts)
-    engine = Engine(catalog, device, engine_limits(settings, device), reporter)
+    committer = Committer(database, wakes, lambda report: reporter.committed(report), tally=tally)  # noqa: PLW0108
+    reporter = Reporter(hand, committer, line.send, worker=worker, max_attempts=settings.max_attempts, tally=tally)
+    bounds = engine_limits(settings, device)
+    engine = Engine(catalog, device, bounds, reporter)
     receiver = Receiver(catalog, engine, hand, reporter, line.send)
     marker = Marker(
         hand,
@@ -62,7 +66,15 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
         database, worker=worker, limits=limits, admit=receiver.admit, drop=reporter.dropped, changed=wakes.changed
     )
     receiver.claimer = claimer
-    heartbeat = Heartbeat(engine, valkey, name=worker, held=hand)
+    heartbeat = Heartbeat(
+        engine,
+        valkey,
+        name=worker,
+        held=hand,
+        tally=tally,
+        batch_items=settings.batch_items,
+        lost=receiver.losses,
+    )
 
     engine.start()
     for thread in (committer, marker, claimer, heartbeat):
@@ -70,7 +82,7 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
     # What lives as long as the process is not worth looking at in each collection.
     gc.collect()
     gc.freeze()
-    line.send("ready", os.getpid())
+    line.send("ready", os.getpid(), lane_count(bounds, device))
     log.info("engine child of %s on %s", worker, device)
     for frame in line.frames():
         if not receiver.frame(frame):

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tasks import notices
+from tasks.child.completion import at_commit
+from tasks.child.tally import Tally
 from tasks.child.wakes import Wakes
 from tasks.db import Database
 from tasks.errors import Overloaded, StoreUnavailable, TaskError, as_data
@@ -44,7 +47,12 @@ class Committer:
         database: Database,
         wakes: Wakes,
         committed: Callable[[Sequence[tuple[str, str, float, str | None]]], None],
+        *,
+        tally: Tally | None = None,
+        wall: Callable[[], float] = time.time,
     ) -> None:
+        self._tally = tally or Tally()
+        self._wall = wall
         self._database = database
         self._wakes = wakes
         self._committed = committed
@@ -87,7 +95,11 @@ class Committer:
 
     def _write(self, batch: Sequence[Ending]) -> None:
         written = self._commit([ending.completion for ending in batch])
+        ended = self._wall()
         self._wake(written)
+        for completion, outcome in written:
+            if outcome.applied and outcome.state is not None and outcome.state.final:
+                self._tally.ended(completion, outcome.state, max(0.0, ended - completion.finished))
         report = []
         for ending, (completion, outcome) in zip(batch, written, strict=True):
             code = None if completion.error is None else str(completion.error["code"])
@@ -102,6 +114,8 @@ class Committer:
         """
         refused = False
         while True:
+            now = self._wall()
+            completions = [at_commit(completion, now) for completion in completions]
             try:
                 return list(zip(completions, self._database.run(finish, completions), strict=True))
             except (StoreUnavailable, Overloaded):

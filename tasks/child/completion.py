@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from catalog.errors import RoostError
@@ -11,7 +12,7 @@ from engine.types import Finished, Outcome, Spent
 from tasks.child.hand import Held
 from tasks.errors import AllItemsFailed, DeadlinePassed, as_data
 from tasks.jobs import State
-from tasks.messages import Completion
+from tasks.messages import Completion, Submission
 from tasks.results import pack_rows
 from tasks.retries import delay_s, tries_again
 
@@ -24,6 +25,7 @@ def of_finished(held: Held, done: Finished, *, wall: float, clock: float, worker
         by_index,
         spent=done.spent,
         device_ms=done.device_ms,
+        engine_got=wall - (clock - held.arrived),
         engine_left=wall - (clock - done.finished),
         wall=wall,
         worker=worker,
@@ -35,8 +37,27 @@ def of_error(held: Held, error: RoostError, *, wall: float, worker: str) -> Comp
     """How a job ended that never reached the device, with one error for every item that had none of its own."""
     outcomes = {index: error for index in range(held.job.items) if index not in held.job.faults}
     return _completion(
-        held, outcomes, spent=Spent(), device_ms=0.0, engine_left=wall, wall=wall, worker=worker, max_attempts=0
+        held,
+        outcomes,
+        spent=Spent(),
+        device_ms=0.0,
+        engine_got=wall,
+        engine_left=wall,
+        wall=wall,
+        worker=worker,
+        max_attempts=0,
     )
+
+
+def at_commit(completion: Completion, wall: float) -> Completion:
+    """The completion as its transaction begins: what it waited for until then belongs to the commit."""
+    waited = _ms(wall - completion.finished)
+    if not waited or not completion.timings:
+        return completion
+    timings = dict(completion.timings)
+    for part in ("commit_ms", "total_ms"):
+        timings[part] = round(timings[part] + waited, 3)
+    return replace(completion, finished=wall, timings=timings)
 
 
 def _completion(
@@ -45,6 +66,7 @@ def _completion(
     *,
     spent: Spent,
     device_ms: float,
+    engine_got: float,
     engine_left: float,
     wall: float,
     worker: str,
@@ -72,7 +94,7 @@ def _completion(
         device_ms=round(device_ms, 3),
         started=held.received if held.started is None else held.received + (held.started - held.arrived),
         finished=wall,
-        timings=timings(held, spent, engine_left=engine_left, wall=wall),
+        timings=timings(held.job, spent, engine_got=engine_got, engine_left=engine_left, wall=wall),
         usage={"items": job.items, "tokens": tokens},
         worker=worker,
         run_at=run_at,
@@ -123,22 +145,26 @@ def _common(errors: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     return errors[0] if len({error["code"] for error in errors}) == 1 else None
 
 
-def timings(held: Held, spent: Spent, *, engine_left: float, wall: float) -> dict[str, float]:
-    """Where the milliseconds went, from acceptance to the start of the commit. The parts add up to `total_ms`.
+def timings(job: Submission, spent: Spent, *, engine_got: float, engine_left: float, wall: float) -> dict[str, float]:
+    """Where the milliseconds went, from acceptance to `wall`. The parts follow one another and add up to `total_ms`.
 
-    `batch_wait_ms` takes what the engine's own clock did not see, so that nothing is lost between the parts. A job that
-    was delivered before has spent the time of its earlier tries, and between them, in the queue.
+    The moments come from clocks of several machines: one that lies before its predecessor is moved to it. A job that
+    was delivered before has spent the time of its earlier tries, and between them, in the queue; so has one whose
+    message was sent again.
     """
-    job = held.job
-    sent = job.created if job.fence > 1 else job.sent or job.created
-    stay = engine_left - held.received
+    sent = job.created if job.fence > 1 else max(job.created, job.sent)
+    got = max(sent, engine_got)
+    left = max(got, engine_left)
+    wall = max(left, wall)
+    device = min(spent.device, left - got)
+    load = min(spent.load, left - got - device)
     return {
         "admit_ms": _ms(sent - job.created),
-        "queue_ms": _ms(held.received - sent),
-        "load_ms": _ms(spent.load),
-        "batch_wait_ms": _ms(max(0.0, stay - spent.load - spent.device)),
-        "device_ms": _ms(spent.device),
-        "commit_ms": _ms(wall - engine_left),
+        "queue_ms": _ms(got - sent),
+        "load_ms": _ms(load),
+        "batch_wait_ms": _ms(left - got - load - device),
+        "device_ms": _ms(device),
+        "commit_ms": _ms(wall - left),
         "total_ms": _ms(wall - job.created),
     }
 

@@ -42,6 +42,7 @@ class Receiver:
         self._send = send
         self._clock = clock
         self._closing = False
+        self.losses: dict[str, int] = {}
         self.claimer: Claimer | None = None
 
     def frame(self, frame: Sequence[Any]) -> bool:
@@ -53,6 +54,8 @@ class Receiver:
                 self.cancel(ids)
             case ["hung", models, limit_s]:
                 self._hung(models, limit_s)
+            case ["losses", losses]:
+                self.losses.update(losses)
             case ["handback"]:
                 self._hand_back()
             case ["stop"]:

@@ -13,6 +13,7 @@ from tasks.child.committer import Committer, Ending
 from tasks.child.completion import of_error, of_finished
 from tasks.child.hand import Hand, Held
 from tasks.child.marker import Marker
+from tasks.child.tally import Tally
 
 
 class Reporter:
@@ -26,8 +27,10 @@ class Reporter:
         *,
         worker: str,
         max_attempts: int,
+        tally: Tally | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._tally = tally or Tally()
         self._hand = hand
         self._committer = committer
         self._send = send
@@ -47,6 +50,7 @@ class Reporter:
     def batch_ended(self, batch: Batch) -> None:
         """Tell the parent that the batch's limit is off, and followers how far their jobs have come."""
         self._send("ended", batch.id)
+        self._tally.batch(batch)
         unfinished = self._hand.ran(Counter(entry.work.id for entry in batch.entries))
         if unfinished and self.marker is not None:
             self.marker.progressed(unfinished)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 _TICK_S = 0.25
 _LOOK_S = 0.02
 _GOODBYE_S = 3.0
+_DIED = "died"
 _HUNG_S = 600.0
 """For so long a model whose load hung is not tried again by the next children."""
 _EVENTS_AT_ONCE, _EVENTS_S = 512, 0.1
@@ -54,6 +56,8 @@ class Parent:
         self._unsent: list[tuple[str, bytes, int]] = []
         self._cancelled: set[str] = set()
         self._hung: dict[str, float] = {}
+        self._lost: Counter[str] = Counter()
+        self._fate = _DIED
         self._ready_by = 0.0
         self._handed_back = False
 
@@ -199,12 +203,12 @@ class Parent:
             case ["returned", ids]:
                 self._give_back([held for key in ids if (held := self.holding.get(key)) is not None])
                 self._reconsider()
-            case ["ready", pid]:
-                log.info("engine child %d is ready", pid)
-                self.holding.ready = True
+            case ["ready", pid, lanes]:
+                log.info("engine child %d is ready, with %d lanes", pid, lanes)
+                self.holding.child_ready(lanes)
                 self._link.started_well()
             case ["lost", reason]:
-                self._link.kill(f"it lost its device: {reason}")
+                self._end_child("device", f"it lost its device: {reason}")
             case _:
                 log.error("unknown frame %r from the engine child", frame[0] if frame else None)
 
@@ -247,11 +251,17 @@ class Parent:
         self._link.tick()
         now = time.monotonic()
         if overdue := self.holding.overdue(now):
-            self._link.kill(f"over its limit: {', '.join(overdue)}")
+            self._end_child("limit", f"over its limit: {', '.join(overdue)}")
         elif self._link.alive and not self.holding.ready and now > self._ready_by:
-            self._link.kill("it was not ready in time")
+            self._end_child("start", "it was not ready in time")
+
+    def _end_child(self, fate: str, why: str) -> None:
+        self._fate = fate
+        self._link.kill(why)
 
     def _child_started(self) -> None:
+        if self._lost:
+            self._link.send("losses", dict(self._lost))
         self._ready_by = time.monotonic() + self._settings.load_limit_s
         self._hung = {model: until for model, until in self._hung.items() if until > time.monotonic()}
         if self._hung:
@@ -263,6 +273,8 @@ class Parent:
 
     def _child_lost(self, reason: str) -> None:
         now = time.monotonic()
+        self._lost[self._fate] += 1
+        self._fate = _DIED
         was_ready = self.holding.ready
         # A load that hangs would end each child in turn, and all other models with it.
         self._hung |= dict.fromkeys(self.holding.hung(now), now + _HUNG_S)

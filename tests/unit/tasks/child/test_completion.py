@@ -14,7 +14,7 @@ from catalog.errors import RoostError, UnknownModel
 from catalog.terms import Lane, Verb
 from engine.errors import LoadFailed, LoadReason, ModelFailed, NotFinite, OutOfMemory
 from engine.types import Finished, Item, Outcome, Output, Spent, Work
-from tasks.child.completion import of_error, of_finished
+from tasks.child.completion import at_commit, of_error, of_finished, timings
 from tasks.child.hand import Held
 from tasks.errors import DeadlinePassed, EmptyText, as_data
 from tasks.messages import Completion, Submission
@@ -164,14 +164,53 @@ def test_a_retryable_failure_is_final_after_the_last_attempt() -> None:
     assert done.run_at is None
 
 
+def parts(found: Mapping[str, float]) -> float:
+    return sum(value for name, value in found.items() if name != "total_ms")
+
+
 def test_the_timings_add_up_to_the_whole() -> None:
-    done = finished(held([{"text": "x"}]), [vector(1)], Spent(load=0.004, wait=0.003, device=0.006))
-    parts = dict(done.timings)
-    total = parts.pop("total_ms")
-    assert total == pytest.approx(30.0)
-    assert sum(parts.values()) == pytest.approx(total, rel=0.02)
-    assert parts["queue_ms"] == pytest.approx(3.0)
-    assert parts["device_ms"] == pytest.approx(6.0)
+    done = finished(held([{"text": "x"}]), [vector(1)], Spent(load=0.004, wait=0.010, device=0.006))
+    assert done.timings["total_ms"] == pytest.approx(30.0)
+    assert parts(done.timings) == pytest.approx(30.0)
+
+
+def test_each_part_is_the_time_between_its_two_moments() -> None:
+    """Accepted at 0, sent at 2, in the engine at 5, out of it at 25, told at 30 ms."""
+    found = timings(held([]).job, Spent(0.004, 0.010, 0.006), engine_got=1000.005, engine_left=1000.025, wall=1000.030)
+    assert found == {
+        "admit_ms": pytest.approx(2.0),
+        "queue_ms": pytest.approx(3.0),
+        "load_ms": pytest.approx(4.0),
+        "batch_wait_ms": pytest.approx(10.0),
+        "device_ms": pytest.approx(6.0),
+        "commit_ms": pytest.approx(5.0),
+        "total_ms": pytest.approx(30.0),
+    }
+
+
+def test_parts_add_up_where_the_clocks_of_two_machines_disagree() -> None:
+    """The worker's clock is half a second behind the door's."""
+    job = replace(held([]).job, sent=CREATED + 0.5)
+    found = timings(job, Spent(device=0.006), engine_got=1000.005, engine_left=1000.025, wall=1000.030)
+    assert min(found.values()) >= 0.0
+    assert parts(found) == pytest.approx(found["total_ms"])
+
+
+def test_time_before_the_engine_had_the_job_is_queueing_and_no_wait_for_a_batch() -> None:
+    """Received at 5 ms, but its inputs were read from the row until 20 ms."""
+    one = held([{"text": "x"}])
+    one.arrived = 50.015
+    done = finished(one, [vector(1)], Spent(device=0.001))
+    assert done.timings["queue_ms"] == pytest.approx(18.0)
+    assert done.timings["batch_wait_ms"] == pytest.approx(4.0)
+
+
+def test_waiting_for_the_database_belongs_to_the_commit() -> None:
+    done = finished(held([{"text": "x"}]), [vector(1)], Spent(device=0.006))
+    late = at_commit(done, CREATED + 2.030)
+    assert late.finished == CREATED + 2.030
+    assert late.timings["commit_ms"] == pytest.approx(done.timings["commit_ms"] + 2_000.0)
+    assert parts(late.timings) == pytest.approx(late.timings["total_ms"]) == pytest.approx(2_030.0)
 
 
 def test_a_job_delivered_before_spent_the_time_of_its_earlier_tries_in_the_queue() -> None:
@@ -179,4 +218,10 @@ def test_a_job_delivered_before_spent_the_time_of_its_earlier_tries_in_the_queue
     again = Held(replace(one.job, fence=3, sent=CREATED + 7.0), one.items, received=CREATED + 7.1, arrived=50.0)
     done = of_error(again, OutOfMemory(), wall=CREATED + 7.2, worker="w")
     assert done.timings["admit_ms"] == 0.0
-    assert done.timings["queue_ms"] == pytest.approx(7_100.0)
+    assert done.timings["queue_ms"] == pytest.approx(7_200.0)
+
+
+def test_a_message_that_was_sent_again_was_in_the_queue_since_its_job_was_accepted() -> None:
+    job = replace(held([]).job, sent=0.0)
+    found = timings(job, Spent(), engine_got=1005.0, engine_left=1005.0, wall=1005.0)
+    assert (found["admit_ms"], found["queue_ms"]) == (0.0, pytest.approx(5_000.0))
