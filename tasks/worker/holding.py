@@ -10,7 +10,7 @@ not started, so a backfill never keeps it out. One bulk job is always let in, so
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -49,7 +49,10 @@ class Held(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a worker holds: milliseconds of predicted work for each batch it runs at once, and jobs."""
+    """How much a worker holds: milliseconds of predicted work for each batch it runs at once, and jobs.
+
+    Zero `lanes` leave it to the device: they count as one until its child says how many it has.
+    """
 
     pull_ms: float
     pull_jobs: int
@@ -90,6 +93,12 @@ class Holding(Generic[R]):
         self._loads: dict[str, Running] = {}
         self._waiting = 0
         self._parallel = max(1, limits.lanes)
+
+    def child_ready(self, lanes: int) -> None:
+        """The child takes work, and runs so many batches at once."""
+        self.ready = True
+        self._limits = replace(self._limits, lanes=lanes)
+        self._parallel = max(1, lanes)
 
     def __len__(self) -> int:
         return len(self._held)

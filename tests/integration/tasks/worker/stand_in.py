@@ -46,7 +46,7 @@ class StandIn:
         if self.books.exists("test:stillborn"):
             os._exit(1)
         self.note("hset", "test:child", "pid", os.getpid())
-        self.send("ready", os.getpid())
+        self.send("ready", os.getpid(), Settings().lanes or 1)
         while True:
             if not self.running:
                 self.begin()
@@ -137,7 +137,7 @@ class StandIn:
 def echo(fd: int) -> None:
     """The fastest child there can be, for measuring: every job is done as soon as it comes."""
     line, decoder, batch = socket.socket(fileno=fd), Decoder(), 0
-    line.sendall(encode("ready", os.getpid()))
+    line.sendall(encode("ready", os.getpid(), 1))
     while data := line.recv(1 << 18):
         for frame in decoder.feed(data):
             if frame[0] == "jobs":

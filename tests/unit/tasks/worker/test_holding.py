@@ -196,6 +196,16 @@ def test_a_large_job_s_next_batch_is_expected_to_take_as_long_as_its_last(holdin
     assert holding.wants(0.1)
 
 
+def test_the_lanes_that_the_child_says_it_has_set_what_it_holds_and_when_it_is_full() -> None:
+    holding: Holding[None] = Holding(replace(LIMITS, lanes=0))
+    holding.child_ready(2)
+    assert _rooms(holding)["interactive"] == 2000.0
+    for key in ("one", "two"):
+        holding.add(held(key, cost_ms=500.0))
+        holding.batch_started(key, [key], 60.0, 0.0)
+        assert holding.wants(0.0) is holding.idle is (key == "one")
+
+
 def test_batches_seen_side_by_side_make_room_for_as_many(holding: Holding[None]) -> None:
     for key in ("one", "two"):
         holding.add(held(key, cost_ms=400.0))
