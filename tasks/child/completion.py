@@ -56,7 +56,7 @@ def at_commit(completion: Completion, wall: float) -> Completion:
         return completion
     timings = dict(completion.timings)
     for part in ("commit_ms", "total_ms"):
-        timings[part] = round(timings[part] + waited, 3)
+        timings[part] = round(timings.get(part, 0.0) + waited, 3)
     return replace(completion, finished=wall, timings=timings)
 
 
