@@ -28,6 +28,7 @@ from api.routes import events, health, jobs, models, results, submit
 from api.services import Services
 from api.waiting import Waiting
 from catalog.loader import Catalog
+from tasks.costs import Prices
 from tasks.counting import Counting
 from tasks.db import AsyncDatabase
 from tasks.dispatch import Publisher
@@ -118,6 +119,9 @@ async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, 
     presence = Presence(redis)
     presence.start()
     stack.push_async_callback(presence.close)
+    prices = Prices(database, lambda: presence.hardware)
+    prices.start()
+    stack.push_async_callback(prices.close)
     stack.callback(waiting.close)
     stack.enter_context(before_shutdown(waiting.close))
     if not await link.ready(LINK_WAIT_S):
@@ -136,6 +140,7 @@ async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, 
         link=link,
         waiting=waiting,
         presence=presence,
+        prices=prices,
         metrics=metrics,
         scrape=Scrape(database, redis, presence),
     )

@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from tasks import keys
-from tasks.errors import BrokerUnavailable
+from tasks.errors import BrokerUnavailable, ModelTooLarge
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,10 @@ DEAD_AFTER_S = 15.0
 """A worker whose last beat is older is not there."""
 
 LOOK_S = 5.0
-"""How often the hardware that prices are made for is looked up."""
+"""How often it is looked who is there, for what every request needs to know."""
+
+FAILED = "failed"
+"""The state of a model that could not be loaded, in a heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +41,45 @@ class Worker:
     waiting: int = 0
     running: int = 0
     held: int = 0
+    hardware: str = "cpu"
+    """What its device is, as costs are kept by."""
     lost: bool = False
     """Whether its device cannot compute any more: it beats, but runs nothing until it is restarted."""
+    sequences: int = 0
+    started: float | None = None
+    """When its engine child started, in Unix seconds."""
+    too_large: Mapping[str, str] = field(default_factory=dict)
+    """Models that can never fit its budget, each with the reason."""
+    children_lost: Mapping[str, int] = field(default_factory=dict)
+    missed: Mapping[str, float] = field(default_factory=dict)
+    batch_limit: int = 0
+    tally: Mapping[str, Any] = field(default_factory=dict)
+    ratio_le: Sequence[float] = ()
 
-    @property
-    def kind(self) -> str:
-        """`cpu` or `cuda`: what its milliseconds are predicted for."""
-        return self.device.partition(":")[0] or "cpu"
+    def refusal(self, model: str) -> str | None:
+        """Why the model, by its one spelling, can never run here; None if it may."""
+        reason = self.too_large.get(model)
+        if reason is not None:
+            return reason
+        for one in self.models:
+            error = one.get("last_error") or {}
+            if one.get("key") == model and one.get("state") == FAILED and error.get("code") == ModelTooLarge.code:
+                return str(error.get("message") or ModelTooLarge().message)
+        return None
 
 
 class Presence:
-    """Reads the heartbeats. `kind` is the device that most likely runs the next job, as of the last look."""
+    """Reads the heartbeats. `hardware` is the kinds of it that live workers have, as of the last look."""
 
     def __init__(self, redis: Redis, clock: Callable[[], float] = time.time) -> None:
         self._redis = redis
         self._clock = clock
-        self.kind = "cpu"
+        self.hardware: frozenset[str] = frozenset()
+        self._last: Sequence[Worker] = ()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Keep `kind` up to date until closed."""
+        """Keep `hardware` up to date until closed."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="presence")
 
     async def close(self) -> None:
@@ -78,8 +100,24 @@ class Presence:
             for beat in beats.values()
             if isinstance(beat, bytes) and (worker := read_beat(beat, now)) is not None
         ]
-        self.kind = _kind(workers, self.kind)
-        return sorted(workers, key=lambda worker: worker.name)
+        self.hardware = frozenset(worker.hardware for worker in workers if not worker.lost)
+        self._last = workers = sorted(workers, key=lambda worker: worker.name)
+        return workers
+
+    async def admit(self, model: str) -> None:
+        """Let a job of this model in unless every live worker says that it can never fit; then raise ModelTooLarge.
+
+        Free for a model that fits somewhere. Who is there is looked up anew before one is refused, since the worker
+        that it fits may have just come. With no worker, or none that can be heard of, all models are let in.
+        """
+        if too_large(model, self._last) is None:
+            return
+        try:
+            reason = too_large(model, await self.live())
+        except BrokerUnavailable:
+            return
+        if reason is not None:
+            raise ModelTooLarge(reason, param="model")
 
     async def _run(self) -> None:
         while True:
@@ -88,6 +126,12 @@ class Presence:
             except BrokerUnavailable:
                 log.debug("no heartbeats can be read just now")
             await asyncio.sleep(LOOK_S)
+
+
+def too_large(model: str, workers: Sequence[Worker]) -> str | None:
+    """Why the model fits none of these workers, in the words of the first; None if it may fit one, or there is none."""
+    reasons = [worker.refusal(model) for worker in workers]
+    return None if None in reasons or not reasons else reasons[0]
 
 
 def read_beat(beat: bytes, now: float) -> Worker | None:
@@ -107,14 +151,17 @@ def read_beat(beat: bytes, now: float) -> Worker | None:
             waiting=int(body.get("waiting") or 0),
             running=int(body.get("running") or 0),
             held=int(body.get("held") or 0),
+            hardware=str(body.get("kind") or str(body.get("device", "cpu")).partition(":")[0]),
             lost=bool(body.get("lost")),
+            sequences=int(body.get("sequences") or 0),
+            started=None if body.get("started") is None else float(body["started"]),
+            too_large=body.get("too_large") or {},
+            children_lost=body.get("children_lost") or {},
+            missed=body.get("missed") or {},
+            batch_limit=int(body.get("batch_limit") or 0),
+            tally=body.get("tally") or {},
+            ratio_le=body.get("ratio_le") or (),
         )
     except (ValueError, TypeError, KeyError, AttributeError, msgpack.UnpackException):
         log.warning("a heartbeat could not be read")
         return None
-
-
-def _kind(workers: Sequence[Worker], last: str) -> str:
-    """The fastest hardware there is gets the work first; without any worker the last answer stands."""
-    kinds = {worker.kind for worker in workers}
-    return "cuda" if "cuda" in kinds else next(iter(kinds), last)

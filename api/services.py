@@ -13,6 +13,7 @@ from api.metrics import Metrics, Scrape
 from api.presence import Presence
 from api.waiting import Waiting
 from catalog.loader import Catalog
+from tasks.costs import Prices
 from tasks.counting import Counting
 from tasks.db import AsyncDatabase
 from tasks.dispatch import Publisher
@@ -38,6 +39,7 @@ class Services:
     link: Link
     waiting: Waiting
     presence: Presence
+    prices: Prices
     metrics: Metrics
     scrape: Scrape
 

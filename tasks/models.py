@@ -120,3 +120,17 @@ marks = Table(
     Column("value", Text, nullable=False),
     comment="what the sweeper remembers from one run to the next",
 )
+
+costs = Table(
+    "costs",
+    metadata,
+    Column("hardware", Text, primary_key=True, comment="what a device is; alike devices share their costs"),
+    Column("model", Text, primary_key=True, comment="catalog id, with :profile if it is one"),
+    Column("base", Double, nullable=False, comment="the price: device-milliseconds of a pass, as the"),
+    Column("per_token", Double, nullable=False, comment="catalog's cost coefficients name them"),
+    Column("per_square", Double, nullable=False),
+    Column("per_new", Double, nullable=False),
+    Column("state", JSONB, nullable=False, comment="what the engine goes on learning from"),
+    Column("updated_at", _moment, nullable=False),
+    comment="what models have proved to cost on each kind of hardware",
+)

@@ -23,7 +23,7 @@ from catalog.cost import predict
 from catalog.errors import UnsupportedVerb
 from catalog.loader import Catalog, Choice
 from catalog.options import EncodeOptions, parse_options
-from catalog.schema import Spec
+from catalog.schema import CostCoefficients, Spec
 from catalog.terms import Verb
 from catalog.tokenizer import Counts
 from tasks.errors import EmptyText, InvalidRequest, LimitExceeded, TextTooLong, as_data
@@ -110,11 +110,18 @@ def check(request: JobRequest, catalog: Catalog, limits: Limits) -> Checked:
 
 
 def price(
-    checked: Checked, counts: Counts, *, now: float, device: str, key: str | None = None, caller: str = CALLER
+    checked: Checked,
+    counts: Counts,
+    *,
+    now: float,
+    cost: CostCoefficients,
+    key: str | None = None,
+    caller: str = CALLER,
 ) -> Submission:
     """The submission: lengths, predicted milliseconds, queue. `counts` has one entry for each of `checked.texts`.
 
-    An estimate refuses no text: the worker counts again, with the model's own tokenizer.
+    `cost` is the model's on the hardware that will run it (`tasks.costs`). An estimate refuses no text: the worker
+    counts again, with the model's own tokenizer.
     """
     request, choice = checked.request, checked.choice
     longest = choice.spec.max_length
@@ -128,8 +135,8 @@ def price(
             lengths[place] = min(count, longest)
     running = [index for index in checked.places if index not in faults]
     costs = [0.0] * len(lengths)
-    for place, cost in zip(running, predict(choice.spec, [lengths[i] for i in running], device), strict=True):
-        costs[place] = cost
+    for place, ms in zip(running, predict(cost, [lengths[i] for i in running]), strict=True):
+        costs[place] = ms
     return Submission(
         id=job_id(now),
         caller=caller,

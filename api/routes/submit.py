@@ -90,8 +90,9 @@ async def submit(request: Request) -> Response:
     raw = await read_json(request, it.settings.max_body_bytes)
     now = it.clock()
     checked = check(parse_request(raw, it.limits.max_items), it.catalog, it.limits)
+    await it.presence.admit(checked.choice.key)
     counts = await it.counting.count(checked.choice.spec, checked.texts, checked.chars)
-    job = price(checked, counts, now=now, device=it.presence.kind, key=key)
+    job = price(checked, counts, now=now, cost=it.prices.of(checked.choice), key=key)
     response = await answer(it, job, form)
     if asked:
         response.headers["preference-applied"] = prefer.applied(wait)

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
+from catalog.cost import WEIGHTLESS
 from catalog.tokenizer import Counts
 from tasks.errors import JobNotFound
 from tasks.prepare import check, price
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 def submission(api: Api) -> Submission:
     it = api.services
     request = parse_request({"verb": "encode", "model": "org/model", "items": ["a"]}, 10)
-    job = price(check(request, it.catalog, it.limits), Counts([3], exact=True), now=it.clock(), device="cpu")
+    job = price(check(request, it.catalog, it.limits), Counts([3], exact=True), now=it.clock(), cost=WEIGHTLESS)
     return replace(job, stored=False, reply_to=it.instance)
 
 

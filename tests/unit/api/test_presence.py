@@ -24,7 +24,7 @@ BEAT = {
 def test_a_beat_is_read() -> None:
     worker = read_beat(msgpack.packb(BEAT), NOW)
     assert worker is not None
-    assert (worker.name, worker.age_s, worker.kind, worker.held) == ("w1", 1.5, "cuda", 4)
+    assert (worker.name, worker.age_s, worker.hardware, worker.held) == ("w1", 1.5, "cuda", 4)
 
 
 def test_an_old_beat_is_a_dead_worker() -> None:

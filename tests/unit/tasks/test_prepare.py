@@ -16,13 +16,13 @@ from tasks.prepare import Checked, Limits, body_hash, check, check_key, job_id, 
 from tasks.request import parse_request
 
 LIMITS = Limits(max_items=10, max_text_chars=1000, default_retention_s=600, max_retention_s=6000)
+COST = CostCoefficients(base=4.0, per_token=1.0)
 SPEC = Spec(
     id="org/model",
     family="fake",
     tasks=Tasks(encode=EncodeFacts(dims=4, prompts={"query": "query: "})),
     parameters=0,
     max_length=100,
-    cost=CostCoefficients(base=4.0, per_token=1.0),
     profiles={"strict": Profile(run={"truncate": False})},
 )
 SCORER = Spec(id="org/scorer", family="fake", tasks=Tasks(score={}), parameters=0, max_length=100)
@@ -35,7 +35,7 @@ def checked(**fields: Any) -> Checked:
 
 
 def priced(counts: list[int], *, exact: bool = True, key: str | None = None, **fields: Any) -> Submission:
-    return price(checked(**fields), Counts(counts, exact), now=NOW, device="cpu", key=key)
+    return price(checked(**fields), Counts(counts, exact), now=NOW, cost=COST, key=key)
 
 
 def test_an_unknown_model_is_refused_with_the_nearest_name() -> None:
