@@ -5,7 +5,7 @@ SHELL := /bin/sh
 
 VENV ?= .venv
 BIN := $(VENV)/bin
-EXTRAS := worker,flower,embedded,dev
+EXTRAS := worker,onnx,flower,embedded,dev
 STAMP := $(VENV)/.installed
 # `make test TESTS=tests/unit` runs a part; PYTEST takes any other option.
 TESTS ?=
