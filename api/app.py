@@ -24,7 +24,7 @@ from api.ending import before_shutdown
 from api.link import Link
 from api.metrics import Measured, Metrics, Scrape
 from api.presence import Presence
-from api.routes import events, health, jobs, models, results, submit
+from api.routes import events, health, jobs, models, residency, results, submit
 from api.services import Services
 from api.waiting import Waiting
 from catalog.loader import Catalog
@@ -74,7 +74,16 @@ def create_app(settings: Settings, catalog: Catalog | None = None) -> FastAPI:
         redirect_slashes=False,
         redoc_url=None,
     )
-    for router in (submit.router, jobs.plain, jobs.router, results.router, events.router, models.router, health.router):
+    for router in (
+        submit.router,
+        jobs.plain,
+        jobs.router,
+        results.router,
+        events.router,
+        models.router,
+        residency.router,
+        health.router,
+    ):
         # Copied, not included: an included router is resolved again at every request.
         app.router.routes.extend(router.routes)
     errors.install(app)

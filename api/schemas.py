@@ -11,11 +11,13 @@ from catalog.terms import Lane, Verb
 from tasks.jobs import State
 
 
-class _Reply(BaseModel):
+class Reply(BaseModel):
+    """A reply, or a part of one: it has these fields and no others."""
+
     model_config = ConfigDict(extra="forbid")
 
 
-class ErrorBody(_Reply):
+class ErrorBody(Reply):
     """Why something failed. `code` never changes its meaning; `message` says what to do."""
 
     code: str
@@ -25,13 +27,13 @@ class ErrorBody(_Reply):
     job_id: str | None = None
 
 
-class ErrorReply(_Reply):
+class ErrorReply(Reply):
     """The body of every reply with an error status."""
 
     error: ErrorBody
 
 
-class StoredError(_Reply):
+class StoredError(Reply):
     """The error of a job or of one item."""
 
     code: str
@@ -40,14 +42,14 @@ class StoredError(_Reply):
     param: str | None = None
 
 
-class Cost(_Reply):
+class Cost(Reply):
     """Milliseconds on the device: as predicted at submission, and as they were."""
 
     predicted_ms: float
     device_ms: float | None
 
 
-class Timings(_Reply):
+class Timings(Reply):
     """Where the milliseconds of a job went. The parts add up to the total."""
 
     admit_ms: float
@@ -59,14 +61,14 @@ class Timings(_Reply):
     total_ms: float
 
 
-class Usage(_Reply):
+class Usage(Reply):
     """What was read."""
 
     tokens: int
     items: int | None = None
 
 
-class Urls(_Reply):
+class Urls(Reply):
     """Paths of this job's other routes."""
 
     self: str
@@ -76,7 +78,7 @@ class Urls(_Reply):
     retry: str
 
 
-class JobObject(_Reply):
+class JobObject(Reply):
     """A job. Times are UTC."""
 
     id: str
@@ -105,7 +107,7 @@ class JobObject(_Reply):
     urls: Urls
 
 
-class Vector(_Reply):
+class Vector(Reply):
     """A dense vector. `values` are numbers, or with `encoding=base64` the little-endian bytes of them.
 
     `dims` counts dimensions even where `binary` and `ubinary` pack eight into one value. `scale` comes with `int8`
@@ -118,7 +120,7 @@ class Vector(_Reply):
     scale: float | None = None
 
 
-class ResultItem(_Reply):
+class ResultItem(Reply):
     """The outcome of one item, in the order of the request: its fields, or its error."""
 
     id: str | None = None
@@ -128,7 +130,7 @@ class ResultItem(_Reply):
     error: StoredError | None = None
 
 
-class ResultObject(_Reply):
+class ResultObject(Reply):
     """A job's result."""
 
     id: str
@@ -145,7 +147,7 @@ class JobWithResult(JobObject):
     result: ResultObject | None
 
 
-class FailedResult(_Reply):
+class FailedResult(Reply):
     """The result of a job that did not succeed: its error, and the outcomes of its items if it got that far."""
 
     error: ErrorBody
@@ -154,7 +156,7 @@ class FailedResult(_Reply):
     items: list[ResultItem] | None
 
 
-class JobList(_Reply):
+class JobList(Reply):
     """A page of jobs, newest first."""
 
     object: Literal["list"]
@@ -163,53 +165,7 @@ class JobList(_Reply):
     next_cursor: str | None
 
 
-class ModelWorker(_Reply):
-    """A worker that was ever asked for the model, and how the model stands there, as of its last heartbeat."""
-
-    name: str
-    device: str
-    profile: str
-    state: Annotated[str, Field(description="absent, loading, resident, leaving or failed")]
-    bytes: int | None
-    leases: Annotated[int | None, Field(description="Batches that run on it now")]
-    pinned: bool
-    loads: Annotated[int, Field(description="How often it was loaded since the worker started")]
-    evictions: int
-    load_s: Annotated[float, Field(description="Seconds that the last load took")]
-    waiting: Annotated[int, Field(description="Items that wait for it on this worker")]
-    last_used: datetime | None
-    last_error: Annotated[ErrorBody | None, Field(description="Why it could not be loaded last time")]
-
-
-class ModelObject(_Reply):
-    """A model of the catalog, and where it is loaded just now."""
-
-    id: str
-    object: Literal["model"]
-    family: str
-    description: str
-    licence: str
-    verbs: list[Verb]
-    profiles: list[str]
-    dims: int | None
-    matryoshka: list[int]
-    prompts: list[str]
-    outputs: list[str]
-    max_length: int
-    parameters: int
-    verified: bool
-    loaded: bool
-    workers: list[ModelWorker]
-
-
-class ModelList(_Reply):
-    """All models of the catalog."""
-
-    object: Literal["list"]
-    data: list[ModelObject]
-
-
-class NotReady(_Reply):
+class NotReady(Reply):
     """Why the service cannot run jobs just now."""
 
     error: ErrorBody

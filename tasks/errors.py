@@ -37,6 +37,12 @@ class TextTooLong(TaskError):
     code = "text_too_long"
 
 
+class ModelTooLarge(TaskError):
+    """The model can never fit the budget of any worker; raise ROOST_BUDGET or choose a smaller model."""
+
+    code = "model_too_large"
+
+
 class JobNotFound(TaskError):
     """No such job, or its retention has ended."""
 

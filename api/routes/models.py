@@ -1,10 +1,9 @@
-"""GET /v1/models: what the catalog has, and where it is loaded."""
+"""GET /v1/models: what the catalog has, what it costs, and where it is loaded."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter
@@ -12,11 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.media import Media, dumps
+from api.model_schemas import ModelList, ModelObject
 from api.presence import Worker
+from api.residency import moment, summed, whole
 from api.routes.replies import errors
-from api.schemas import ModelList, ModelObject
 from api.services import Services, services
-from catalog.schema import Spec
+from catalog.schema import CostCoefficients, Spec
 from tasks.errors import BrokerUnavailable
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ async def listing(request: Request) -> Response:
     """Every model of the catalog, by id. Where it is loaded comes from the workers' heartbeats."""
     it = services(request)
     workers = await _workers(it)
-    body = {"object": "list", "data": [model_object(spec, workers) for spec in it.catalog.specs]}
+    body = {"object": "list", "data": [model_object(spec, workers, _cost(it, spec)) for spec in it.catalog.specs]}
     return Response(dumps(body), media_type=Media.JSON.value)
 
 
@@ -40,8 +40,8 @@ async def listing(request: Request) -> Response:
 async def one(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
     """One model, by its id; its slash may be written plain or as %2F. `id:profile` finds the model of the profile."""
     it = services(request)
-    choice = it.catalog.find(id)
-    return Response(dumps(model_object(choice.spec, await _workers(it))), media_type=Media.JSON.value)
+    spec = it.catalog.find(id).spec
+    return Response(dumps(model_object(spec, await _workers(it), _cost(it, spec))), media_type=Media.JSON.value)
 
 
 async def _workers(it: Services) -> Sequence[Worker]:
@@ -53,25 +53,15 @@ async def _workers(it: Services) -> Sequence[Worker]:
         return ()
 
 
-def model_object(spec: Spec, workers: Sequence[Worker]) -> dict[str, Any]:
-    """The model object of a reply."""
+def _cost(it: Services, spec: Spec) -> CostCoefficients:
+    return it.prices.of(it.catalog.find(spec.id))
+
+
+def model_object(spec: Spec, workers: Sequence[Worker], cost: CostCoefficients) -> dict[str, Any]:
+    """The model object of a reply. `cost` is what jobs of it are priced by now."""
     encode = spec.tasks.encode
-    holders = [
-        {
-            "name": worker.name,
-            "device": worker.device,
-            "profile": str(model["key"]).partition(":")[2] or "default",
-            "state": str(model.get("state", "")),
-            "bytes": model.get("bytes"),
-            "leases": model.get("leases"),
-            "pinned": bool(model.get("pinned")),
-            "loads": int(model.get("loads") or 0),
-            "evictions": int(model.get("evictions") or 0),
-            "load_s": float(model.get("load_s") or 0.0),
-            "waiting": int(model.get("waiting") or 0),
-            "last_used": _moment(model.get("last_used")),
-            "last_error": model.get("last_error"),
-        }
+    here = [
+        (worker, model)
         for worker in workers
         for model in worker.models
         if str(model.get("key", "")).partition(":")[0] == spec.id
@@ -89,12 +79,34 @@ def model_object(spec: Spec, workers: Sequence[Worker]) -> dict[str, Any]:
         "prompts": sorted(encode.prompts) if encode else [],
         "outputs": list(encode.outputs) if encode else [],
         "max_length": spec.max_length,
+        "unit": spec.unit,
         "parameters": spec.parameters,
         "verified": spec.verified,
-        "loaded": any(holder["state"] == LOADED for holder in holders),
-        "workers": holders,
+        "cost": cost.model_dump(),
+        "loaded": any(model.get("state") == LOADED for _, model in here),
+        **summed([model for _, model in here]),
+        "workers": [_holder(worker, model) for worker, model in here],
+        "too_large": [
+            {"worker": worker.name, "reason": reason}
+            for worker in workers
+            if (reason := worker.refusal(spec.id)) is not None
+        ],
     }
 
 
-def _moment(unix_s: float | None) -> datetime | None:
-    return None if unix_s is None else datetime.fromtimestamp(unix_s, UTC)
+def _holder(worker: Worker, model: Any) -> dict[str, Any]:
+    return {
+        "name": worker.name,
+        "device": worker.device,
+        "profile": str(model["key"]).partition(":")[2] or "default",
+        "state": str(model.get("state", "")),
+        "bytes": model.get("bytes"),
+        "leases": model.get("leases"),
+        "pinned": bool(model.get("pinned")),
+        "loads": whole(model.get("loads")),
+        "evictions": whole(model.get("evictions")),
+        "load_s": float(model.get("load_s") or 0.0),
+        "waiting": whole(model.get("waiting")),
+        "last_used": moment(model.get("last_used")),
+        "last_error": model.get("last_error"),
+    }

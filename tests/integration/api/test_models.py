@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgpack
 import pytest
 
-from api.schemas import ModelList, ModelObject
+from api.model_schemas import ModelList, ModelObject
 from tasks import keys
 
 if TYPE_CHECKING:
