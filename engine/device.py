@@ -7,23 +7,19 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
 import re
 import sys
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
-from engine.errors import DeviceUnavailable, InvalidBudget
+from engine import machine, nvml
+from engine.errors import DeviceUnavailable
+from engine.memory import Memory, Use
 
-_UNITS = {"": 1, "b": 1} | {
-    f"{letter}{tail}": base**power
-    for power, letter in enumerate("kmgt", start=1)
-    for tail, base in (("b", 1000), ("", 1024), ("ib", 1024))
-}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b?|%)", re.IGNORECASE)
 _ACCELERATOR_SIGNS = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
 
@@ -33,15 +29,6 @@ class DeviceKind(StrEnum):
     CPU = "cpu"
     CUDA = "cuda"
     FAKE = "fake"
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """A device's bytes at one moment: all, free for anybody, and held by this process."""
-
-    total: int
-    free: int
-    ours: int
 
 
 class Device(ABC):
@@ -56,8 +43,16 @@ class Device(ABC):
 
     @property
     def hardware(self) -> str:
-        """What the device is, as costs are kept by: alike devices of all machines share theirs."""
+        """What the device is, as costs are kept by: alike devices of all machines share theirs. Begins with its kind.
+
+        `cpu:intel-xeon-gold-6130:16`, with the cores that may be used; `cuda:nvidia-h200`, with its part if it is one.
+        """
         return self.kind.value
+
+    @property
+    def identity(self) -> str:
+        """Which device it is, the same for all processes of the machine whatever they call it."""
+        return self.name
 
     def __str__(self) -> str:
         return f"{self.name} ({self.total / 2**30:.1f} GiB, {self.cores} lanes)"
@@ -66,9 +61,28 @@ class Device(ABC):
     def probe(self) -> Memory:
         """What the device says about its memory now."""
 
-    def clear(self) -> None:
-        """Give back to the device what this process has freed and still keeps."""
-        gc.collect()
+    def users(self) -> tuple[Use, ...]:
+        """The processes that take most of it, for messages; empty where nobody can tell. Takes milliseconds."""
+        return ()
+
+    def clear(self, *, thorough: bool = False) -> None:
+        """Give back to the device what this process has freed and still keeps.
+
+        `thorough` also looks for garbage among all that the process has. That holds up every thread, for a fifth of a
+        second once torch is imported, and is worth it only where memory is short or has not come back.
+        """
+        gc.collect(2 if thorough else 1)
+
+    @contextmanager
+    def reclaiming(self, expected: int) -> Iterator[None]:
+        """Clear after a block that frees about `expected` bytes: thoroughly only if less than half has come back."""
+        before = self.probe().ours
+        try:
+            yield
+        finally:
+            self.clear()
+            if before - self.probe().ours < expected // 2:
+                self.clear(thorough=True)
 
 
 class CpuDevice(Device):
@@ -77,27 +91,38 @@ class CpuDevice(Device):
     kind = DeviceKind.CPU
 
     def __init__(self) -> None:
-        physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        super().__init__("cpu", min(physical, _cgroup_bytes("memory.max") or physical), _cores())
+        super().__init__("cpu", machine.total_bytes(), machine.cores())
+        self._hardware = f"cpu:{machine.processor()}:{self.cores}"
+        self._identity = machine.identity()
+        self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+    @property
+    def hardware(self) -> str:
+        """The processor and how many of its cores may be used."""
+        return self._hardware
+
+    @property
+    def identity(self) -> str:
+        """The machine, or the container whose memory it is."""
+        return self._identity
 
     def probe(self) -> Memory:
         """Available memory of the machine or its container, and this process's resident set."""
-        free = _meminfo_available() or self.total
-        used = _cgroup_bytes("memory.current")
-        if used is not None and _cgroup_bytes("memory.max") is not None:
-            free = min(free, max(0, self.total - used))
-        return Memory(self.total, free, _resident_bytes())
+        return Memory(self.total, machine.free_bytes(self.total), machine.resident_bytes())
 
-    def clear(self) -> None:
+    def users(self) -> tuple[Use, ...]:
+        """The largest processes that can be seen from here."""
+        return machine.users()
+
+    def clear(self, *, thorough: bool = False) -> None:
         """Collect cycles, then have glibc return its free pages; without this the resident set never shrinks."""
-        super().clear()
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
+        super().clear(thorough=thorough)
+        if self._trim is not None:
+            self._trim(0)
 
 
 class CudaDevice(Device):
-    """One CUDA card as torch sees it."""
+    """One CUDA card, or a MIG part of one, as torch sees it. Raises DeviceUnavailable if the driver refuses it."""
 
     kind = DeviceKind.CUDA
 
@@ -105,22 +130,55 @@ class CudaDevice(Device):
         import torch
 
         self.index = index
-        super().__init__(f"cuda:{index}", int(torch.cuda.get_device_properties(index).total_memory))
+        try:
+            facts = torch.cuda.get_device_properties(index)
+            super().__init__(f"cuda:{index}", int(torch.cuda.mem_get_info(index)[1]))
+        # torch raises whatever the driver makes of it: RuntimeError, AcceleratorError, AssertionError.
+        except Exception as error:
+            raise DeviceUnavailable(
+                f"ROOST_DEVICE=cuda:{index} does not work: {type(error).__name__}: {str(error).splitlines()[0][:200]}. "
+                "See what nvidia-smi says of it, or use cpu."
+            ) from error
+        self._hardware = f"cuda:{machine.slug(facts.name)}"
+        self._uuid = str(facts.uuid)
+
+    @property
+    def hardware(self) -> str:
+        """The card's name; torch names a MIG part by its profile too."""
+        return self._hardware
+
+    @property
+    def identity(self) -> str:
+        """The card's UUID, since CUDA_VISIBLE_DEVICES gives it another number in each process."""
+        return self._uuid
 
     def probe(self) -> Memory:
         """The driver's free bytes, so that other processes' memory is seen, with what torch keeps here unused."""
         import torch
 
-        free, total = torch.cuda.mem_get_info(self.index)
         allocated = torch.cuda.memory_allocated(self.index)
         unused = torch.cuda.memory_reserved(self.index) - allocated
+        try:
+            free, total = torch.cuda.mem_get_info(self.index)
+        except RuntimeError:
+            # After a sticky error CUDA answers nothing any more; the driver still does.
+            found = nvml.driver()
+            card = found.card(self._uuid) if found else None
+            if card is None:
+                raise
+            free, total = card.free, card.total
         return Memory(int(total), int(free + unused), int(allocated))
 
-    def clear(self) -> None:
-        """Collect cycles, then have torch's caching allocator return its free blocks."""
+    def users(self) -> tuple[Use, ...]:
+        """The processes that compute on the card, by the driver's word."""
+        found = nvml.driver()
+        return found.users(self._uuid) if found else ()
+
+    def clear(self, *, thorough: bool = False) -> None:
+        """Collect cycles, then have torch's caching allocators return their free blocks."""
         import torch
 
-        super().clear()
+        super().clear(thorough=thorough)
         with torch.cuda.device(self.index):
             torch.cuda.empty_cache()
 
@@ -138,7 +196,7 @@ class FakeDevice(Device):
         """The declared total less what is foreign; models on it take memory only in the ledger."""
         return Memory(self.total, max(0, self.total - self.foreign), 0)
 
-    def clear(self) -> None:
+    def clear(self, *, thorough: bool = False) -> None:
         """Nothing: there is no memory behind it."""
 
 
@@ -162,24 +220,6 @@ def choose_device(setting: str) -> Device:
     return CudaDevice(index)
 
 
-def parse_budget(text: str, device: Device) -> int:
-    """The bytes of a budget: `8589934592`, `8GiB`, `8 GB`, `512M` (binary without the `B`), or `60%` of the device.
-
-    Raises InvalidBudget for anything else, for nothing, and for more than the device has.
-    """
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise InvalidBudget(f"ROOST_BUDGET={text[:50]!r} is no size: give bytes, 8GiB, or a share such as 60%.")
-    amount, unit = float(match[1]), match[2].lower()
-    budget = int(device.total * amount / 100) if unit == "%" else int(amount * _UNITS[unit])
-    if not 0 < budget <= device.total:
-        raise InvalidBudget(
-            f"ROOST_BUDGET={text[:50]!r} is {budget} bytes, but {device.name} has {device.total}: "
-            "give more than nothing and no more than that."
-        )
-    return budget
-
-
 def _accelerator_signs() -> bool:
     return sys.platform == "win32" or any(Path(sign).exists() for sign in _ACCELERATOR_SIGNS)
 
@@ -190,40 +230,3 @@ def _cuda_count() -> int:
     except ImportError:
         return 0
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
-
-
-def _cores() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota, _, period = _read("/sys/fs/cgroup/cpu.max").partition(" ")
-    if quota.isdigit() and period.strip().isdigit():
-        cores = min(cores, max(1, int(quota) // int(period)))
-    return cores
-
-
-def _cgroup_bytes(name: str) -> int | None:
-    """A number of the container's memory group, None where it sets no limit."""
-    text = _read(f"/sys/fs/cgroup/{name}").strip()
-    return int(text) if text.isdigit() else None
-
-
-def _meminfo_available() -> int | None:
-    match = re.search(r"^MemAvailable:\s+(\d+) kB", _read("/proc/meminfo"), re.MULTILINE)
-    return int(match[1]) * 1024 if match else None
-
-
-def _resident_bytes() -> int:
-    fields = _read("/proc/self/statm").split()
-    if len(fields) > 1:
-        return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
-    import resource
-
-    # Only the peak can be had here.
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="ascii")
-    except OSError:
-        return ""

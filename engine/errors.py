@@ -100,6 +100,12 @@ class DeviceUnavailable(EngineError):
 
 
 class InvalidBudget(EngineError):
-    """ROOST_BUDGET cannot be read or the device does not have that much; give bytes, 8GiB, or a share such as 60%."""
+    """A size of memory cannot be read or is more than there is; give bytes, 8GiB, or a share such as 60%."""
 
     code = "invalid_budget"
+
+
+class LedgerUnusable(EngineError):
+    """The folder of the account that workers on a device share cannot be used; the message says why."""
+
+    code = "ledger_unusable"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from engine.device import Device, parse_budget
+from engine.device import Device
 from engine.engine import EngineLimits
+from engine.sizes import parse_budget
 from tasks.settings import Settings
 
 

@@ -7,8 +7,9 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from engine.device import FakeDevice, parse_budget
+from engine.device import FakeDevice
 from engine.errors import InvalidBudget
+from engine.sizes import parse_budget
 from tasks.settings import LogLevel, Settings, complaint
 
 _BUDGETS = ["8589934592", "8GiB", "8 GB", "512M", "1.5 gib", "10b", " 60% ", "100%", "0.5%"]
