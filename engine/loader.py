@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any, Protocol
 
 from catalog.schema import Spec
 from catalog.weights import locate
-from engine.adapters.base import Adapter
+from engine.adapters.base import Adapter, Place
 from engine.device import Device, DeviceKind
+from engine.errors import DeviceLost
 from engine.failures import load_failure
 from engine.families import adapter_class, read_options
 
@@ -37,6 +39,10 @@ class Choice(Protocol):
 class Models(Protocol):
     """Finds models by the name that works carry; raises a CatalogError for one that it does not know."""
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The one spelling of every name."""
+
     def find(self, name: str, /) -> Choice:
         """The model and profile of a name."""
 
@@ -56,13 +62,16 @@ def build_adapter(choice: Choice, device: Device, find: Callable[[Spec], Path | 
     try:
         options = read_options(family, choice.load)
         folder = find(spec)
-        return family(spec, options, folder, device.name)
+        return family(spec, options, folder, "cpu" if family.place is Place.HOST else device.name)
     except Exception as error:
         raise load_failure(spec.id, error) from error
 
 
-def load_adapter(adapter: Adapter, device: Device, clock: Callable[[], float]) -> Loaded:
-    """Load and measure. Raises LoadFailed with its reason, or DeviceLost; what was half loaded is given back."""
+def load_adapter(adapter: Adapter, device: Device, clock: Callable[[], float], *, alone: bool = True) -> Loaded:
+    """Load and measure. Raises LoadFailed with its reason, or DeviceLost; what was half loaded is given back.
+
+    What the process grew by says something only if no other load runs at the same time, that is if this one is `alone`.
+    """
     before = device.probe().ours
     began = clock()
     try:
@@ -74,16 +83,32 @@ def load_adapter(adapter: Adapter, device: Device, clock: Callable[[], float]) -
     seconds = clock() - began
     held = adapter.held()
     if held is None:
-        # A fake device has nothing to measure; elsewhere what the process grew by is the best there is.
-        grown = device.probe().ours - before
-        held = adapter.footprint().weights if device.kind is DeviceKind.FAKE else max(grown, 0)
+        held = adapter.footprint().weights
+        if alone and device.kind is not DeviceKind.FAKE:
+            # Pages that an earlier model left are used again and are no growth.
+            held = max(held, device.probe().ours - before)
     return Loaded(held, seconds)
 
 
+def restore_adapter(adapter: Adapter, device: Device, clock: Callable[[], float]) -> float | None:
+    """Bring parked weights back; the seconds it took. None if that failed: then they are gone. Raises DeviceLost."""
+    began = clock()
+    try:
+        adapter.restore()
+    except Exception as error:
+        failure = load_failure(adapter.spec.id, error)
+        unload_adapter(adapter, device)
+        if isinstance(failure, DeviceLost):
+            raise failure from error
+        log.warning("%s is loaded anew, since it could not be restored: %s", adapter.spec.id, failure.message)
+        return None
+    return clock() - began
+
+
 def unload_adapter(adapter: Adapter, device: Device) -> None:
-    """Drop the weights and give their memory back to the device."""
+    """Drop the weights and give their memory back to the device, whatever it takes."""
     drop_weights(adapter)
-    device.clear()
+    device.clear(thorough=True)
 
 
 def drop_weights(adapter: Adapter) -> None:
@@ -92,3 +117,31 @@ def drop_weights(adapter: Adapter) -> None:
         adapter.unload()
     except Exception:
         log.exception("unloading %s failed", adapter.spec.id)
+
+
+class Reclaimer:
+    """Has a device get back what a model has left.
+
+    Weights are freed when the last name for them goes. Only where that has not brought the bytes back is something
+    still tied in a cycle, and a collection worth its time: it stops every thread for as long as it looks at all objects
+    of the process, some 0.2 s once torch is imported. It is done once in `every_s` at most.
+    """
+
+    def __init__(self, device: Device, clock: Callable[[], float], *, every_s: float = 30.0) -> None:
+        self._device = device
+        self._clock = clock
+        self._every_s = every_s
+        self._collected = -math.inf
+
+    def ours(self) -> int:
+        """What this process has on the device now; asked before a model leaves."""
+        return self._device.probe().ours
+
+    def after(self, before: int, size: int) -> None:
+        """A model of `size` bytes has left, and the process had `before` until then."""
+        self._device.clear()
+        if self._device.kind is DeviceKind.FAKE or before - self.ours() >= size // 2:
+            return
+        if self._clock() - self._collected >= self._every_s:
+            self._device.clear(thorough=True)
+            self._collected = self._clock()

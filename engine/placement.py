@@ -1,39 +1,73 @@
-"""The models of a device, the account of its bytes, and what to load next. Its owner holds the lock."""
+"""The models of a device, the books of its bytes, and what to load or let go next. Its owner holds the lock."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
 
-from engine.device import Device
+from engine.account import Account
+from engine.adapters.base import Place
+from engine.device import Device, DeviceKind
 from engine.errors import LoadFailed, LoadReason, ModelTooLarge
 from engine.eviction import EvictionPolicy, Plan, plan_room
 from engine.ledger import Ledger
 from engine.slot import Slot
-from engine.snapshot import Phase
+from engine.snapshot import LedgerState, Phase
+
+POLL_S = 1.0
+"""How often a load is tried again that waits for memory which somebody else on the device has."""
+
+FOREIGN_WAIT_S = 10.0
+"""For how long a load waits for memory that is nobody's of ours, before it fails."""
 
 
 class Placement:
-    """Slots by model, with the decisions over all of them. Does no work itself and calls nobody back."""
+    """Slots by model, with the decisions over all of them. Does no work itself and calls nobody back.
 
-    def __init__(self, device: Device, budget: int, pinned: Iterable[str], policy: EvictionPolicy) -> None:
-        self.ledger = Ledger(budget)
+    It reads no clock and takes no lock, so that a simulator can drive it on a clock of its own: `slot`, `next_load`,
+    `plan_for`, `send_off` and the ledger's `hold` and `free` are what it takes.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        budget: int,
+        pinned: Iterable[str],
+        policy: EvictionPolicy,
+        *,
+        account: Account | None = None,
+        host_bytes: int = 0,
+        keep_alive_s: float | None = None,
+        foreign_wait_s: float = FOREIGN_WAIT_S,
+    ) -> None:
+        self.ledger = Ledger(budget, account, phantom=device.kind is DeviceKind.FAKE)
+        self.host = Ledger(host_bytes)
         self.policy = policy
         self.slots: dict[str, Slot] = {}
         self._device = device
         self._pinned = frozenset(pinned)
+        self._keep_alive_s = keep_alive_s
+        self._foreign_wait_s = foreign_wait_s
 
     def slot(self, model: str) -> Slot:
         """The model's slot, made at its first mention."""
         slot = self.slots.get(model)
         if slot is None:
-            slot = self.slots[model] = Slot(model, model in self._pinned)
+            slot = self.slots[model] = Slot(model, model in self._pinned, keep_alive_s=self._keep_alive_s)
         return slot
+
+    def book(self, slot: Slot) -> Ledger:
+        """The books that the model's weights are in. On a CPU the host's memory is the device's."""
+        beside = slot.place is Place.HOST and self._device.kind is not DeviceKind.CPU
+        return self.host if beside else self.ledger
 
     def next_load(self, now: float) -> tuple[Slot | None, float | None]:
         """What to load now, or for how long there is nothing to do (None: until something changes)."""
         times = [slot.retry for slot in self.slots.values() if slot.wanted and slot.phase is Phase.FAILED]
-        for slot in sorted((s for s in self.slots.values() if s.loadable(now)), key=lambda s: s.due):
+        loadable = sorted((s for s in self.slots.values() if s.loadable(now)), key=lambda s: s.due)
+        if loadable:
+            self.ledger.refresh()
+        for slot in loadable:
             at = self._possible(slot, now)
             if at is not None and at <= now:
                 return slot, None
@@ -41,64 +75,168 @@ class Placement:
                 times.append(at)
         return None, min((at - now for at in times if now < at < math.inf), default=None)
 
+    def next_idle(self, now: float) -> tuple[Slot | None, float | None]:
+        """A model whose keep-alive has ended, or for how long there is none (None: until something changes)."""
+        times = []
+        for slot in self._there():
+            if slot.keep_alive_s is None or slot.pinned or slot.wanted or slot.leases:
+                continue
+            at = slot.since + slot.keep_alive_s
+            if at <= now:
+                return slot, None
+            times.append(at)
+        return None, min((at - now for at in times), default=None)
+
     def plan_for(self, slot: Slot, now: float) -> Plan | None:
         """Who leaves for this model, and when; None if no set of the others makes room."""
-        if slot.footprint is None:
+        if not slot.known:
             return Plan((), now)
-        free = min(self.ledger.room(slot.floor), self._device.probe().free)
-        return self._plan(slot.footprint.weights, free, lambda _: True, asked=slot.asked, now=now)
+        book = self.book(slot)
+        # Parked models give way to one that works in host memory.
+        free = book.room(slot.floor) + (self.parked if book is self.host else 0)
+        return self._plan(slot.weights, free, lambda other: self.book(other) is book, asked=slot.asked, now=now)
 
     def plan_relief(self, now: float) -> Plan | None:
         """Who leaves to save a batch: the least valuable that nobody holds."""
-        plan = self._plan(1, 0, lambda slot: not slot.leases, asked=0.0, now=now)
+        plan = self._plan(1, 0, lambda slot: not slot.leases and self.book(slot) is self.ledger, asked=0.0, now=now)
         return plan and Plan(plan.victims[:1], now)
 
     def plan_trim(self, newcomer: Slot, now: float) -> Plan | None:
         """Who leaves because `newcomer` has taken more than it said."""
-        return self._plan(self.ledger.excess, 0, lambda slot: slot is not newcomer, asked=0.0, now=now)
+        book = self.book(newcomer)
+        return self._plan(
+            book.excess, 0, lambda slot: slot is not newcomer and self.book(slot) is book, asked=0.0, now=now
+        )
+
+    def plan_park(self, slot: Slot, size: int, now: float) -> tuple[str, ...] | None:
+        """Which parked models give way so that this one can park in `size` bytes; None if it is not to park itself.
+
+        It is not if it does not fit, or if it is worth less there than those that would have to go.
+        """
+        free = self.host.budget - self.host.weights
+        if not slot.parks or size > free + self.parked:
+            return None
+        parked = [other.parked(other.host, now, self.policy) for other in self._parked() if other is not slot]
+        newcomer = slot.parked(size, now, self.policy)
+        plan = plan_room(size, free, parked, asked=0.0, now=now, policy=self.policy)
+        if plan is None:
+            return None
+        lost = [one for one in parked if one.model in plan.victims]
+        if any(one.value > newcomer.value and (one.wanted or not newcomer.wanted) for one in lost):
+            return None
+        return plan.victims
+
+    def least_parked(self, now: float) -> Slot | None:
+        """The parked model that is worth least."""
+        parked = [slot.parked(slot.host, now, self.policy) for slot in self._parked()]
+        plan = plan_room(1, 0, parked, asked=0.0, now=now, policy=self.policy)
+        return self.slots[plan.victims[0]] if plan and plan.victims else None
+
+    @property
+    def parked(self) -> int:
+        """Bytes in host memory of evicted models that may be dropped."""
+        return sum(slot.host for slot in self._parked())
 
     def send_off(self, plan: Plan) -> list[Slot]:
         """The victims, which get no new leases from here on."""
         victims = [self.slots[model] for model in plan.victims]
         for victim in victims:
             victim.phase = Phase.LEAVING
+            self.book(victim).leave(victim.model)
         return victims
 
     def moving(self, but: Slot) -> bool:
         """Whether another model is coming or leaving."""
         return any(s.phase in (Phase.LOADING, Phase.LEAVING) for s in self.slots.values() if s is not but)
 
+    def leaving(self) -> bool:
+        """Whether a model is leaving."""
+        return any(slot.phase is Phase.LEAVING for slot in self.slots.values())
+
     def check_size(self, slot: Slot, weights: int) -> None:
         """Raise ModelTooLarge if the model could not be held even with everybody gone who may go."""
-        pinned = sum(self.ledger.held(s.model) for s in self._there() if s.pinned and s is not slot)
-        if self.ledger.fits_ever(weights, slot.floor, pinned):
+        book = self.book(slot)
+        pinned = sum(book.held(s.model) for s in self._there() if s.pinned and s is not slot and self.book(s) is book)
+        if book.fits_ever(weights, slot.floor, pinned):
             return
-        raise ModelTooLarge(
-            f"{slot.model} takes {weights} bytes and {slot.floor} for a batch; the budget is {self.ledger.budget}, of "
-            f"which pinned models hold {pinned}. Raise ROOST_BUDGET or choose a smaller model."
-        )
+        setting = "ROOST_BUDGET" if book is self.ledger else "ROOST_HOST_BUDGET"
+        raise ModelTooLarge(too_large(slot.model, weights, slot.floor, book.budget, pinned, setting))
+
+    def starve(self, slot: Slot, now: float) -> LoadFailed | None:
+        """Note that no eviction makes room for a load, so that it is tried again; or why that would not help.
+
+        What other workers hold may come free at any time. What is nobody's of ours is waited for a while only.
+        """
+        if slot.starved is None:
+            slot.starved = now
+        book = self.book(slot)
+        until = slot.starved + self._foreign_wait_s
+        if slot.weights + slot.floor <= book.reach():
+            slot.again = now + POLL_S
+        elif now < until:
+            slot.again = min(now + POLL_S, until)
+        else:
+            return self.no_room(slot, slot.weights)
+        return None
 
     def no_room(self, slot: Slot, weights: int) -> LoadFailed:
         """The failure of a load for which no eviction makes room, though the budget would allow it."""
+        if self.book(slot) is self.host:
+            return LoadFailed(
+                f"{slot.model} takes {weights} bytes of host memory, and no eviction makes room for it: of "
+                f"{self.host.budget}, {self.host.weights} are taken. Raise ROOST_HOST_BUDGET.",
+                LoadReason.OUT_OF_MEMORY,
+            )
+        found = self.account()
         return LoadFailed(
-            f"{slot.model} takes {weights} bytes, and no eviction makes room for it: the device has "
-            f"{self._device.probe().free} free, the budget {self.ledger.room(slot.floor)}. Free memory on it.",
+            f"{slot.model} takes {weights} bytes and {slot.floor} for a batch, and no eviction makes room for it: the "
+            f"device has {found.free} free of {found.total}; this worker's models take {found.weights}, other workers "
+            f"hold {found.others}, other programs {found.foreign}. Free memory on it.",
             LoadReason.OUT_OF_MEMORY,
+        )
+
+    def account(self) -> LedgerState:
+        """The books, with what the device says."""
+        memory = self._device.probe()
+        others = self.ledger.others()
+        foreign = memory.total - memory.free - memory.ours - (others.held - others.pending)
+        return LedgerState(
+            budget=self.ledger.budget,
+            weights=self.ledger.weights,
+            lent=self.ledger.lent,
+            total=memory.total,
+            free=memory.free,
+            others=others.held,
+            foreign=max(0, foreign),
+            host=self.host.weights,
+            host_budget=self.host.budget,
         )
 
     def _possible(self, slot: Slot, now: float) -> float | None:
         """When a load can begin; None if that depends on a load or departure that is under way."""
         plan = self.plan_for(slot, now)
         if plan is not None:
-            return plan.at
+            # The account has refused what the plan says: it is asked again, but not at once.
+            return max(plan.at, slot.again)
         # If nothing is under way nothing will change by itself: let the load find that out, and say so.
-        return None if self.moving(slot) else now
+        return None if self.moving(slot) else max(now, slot.again)
 
     def _plan(self, need: int, free: int, allowed: Callable[[Slot], bool], *, asked: float, now: float) -> Plan | None:
         residents = [
-            slot.resident(self.ledger.held(slot.model), now, self.policy) for slot in self._there() if allowed(slot)
+            slot.resident(self.book(slot).held(slot.model), now, self.policy) for slot in self._there() if allowed(slot)
         ]
         return plan_room(need, free, residents, asked=asked, now=now, policy=self.policy)
 
     def _there(self) -> list[Slot]:
         return [slot for slot in self.slots.values() if slot.phase is Phase.RESIDENT]
+
+    def _parked(self) -> list[Slot]:
+        return [slot for slot in self.slots.values() if slot.phase is Phase.PARKED]
+
+
+def too_large(model: str, weights: int, floor: int, budget: int, pinned: int, setting: str = "ROOST_BUDGET") -> str:
+    """Why a model can never be had, and what to do."""
+    return (
+        f"{model} takes {weights} bytes and {floor} for a batch; the budget is {budget}, of which pinned models hold "
+        f"{pinned}. Raise {setting} or choose a smaller model."
+    )

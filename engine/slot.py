@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from engine.adapters.base import Adapter
+from engine.adapters.base import Adapter, Place
 from engine.errors import DeviceLost, EngineError
 from engine.eviction import EvictionPolicy, Resident, decayed
-from engine.snapshot import ModelState, Phase
+from engine.snapshot import Departure, ModelState, Phase, Reason
 from engine.types import Footprint
 
 
 class Watcher(Protocol):
-    """Told of loads, from a loader thread and without the lock."""
+    """Told of loads and departures, from the thread that does them and without the lock."""
 
     def load_started(self, model: str) -> None:
-        """A load has begun: files are looked for, room is made, weights are read."""
+        """A load has begun: files are looked for, room is made, weights are read or come back from host memory."""
 
     def load_ended(self, model: str) -> None:
         """A load has ended, well or badly."""
 
     def ready(self, model: str) -> None:
         """The model can be leased."""
+
+    def left(self, model: str) -> None:
+        """The model was evicted and cannot be leased any more."""
 
     def refused(self, model: str, error: EngineError) -> None:
         """The model could not be loaded. It is not wanted any more, until somebody wants it again."""
@@ -35,7 +38,9 @@ class Watcher(Protocol):
 class Slot:
     """One model. `asked` is since when it is wanted without being there; `patience` delays it behind others.
 
-    It is wanted while work waits for it (`work`) or threads do (`waiters`).
+    It is wanted while work waits for it (`work`) or threads do (`waiters`). `measured` is what its weights took when it
+    was last loaded, `host` what they take in host memory while it is parked, or on its way back from there. `again` is
+    when a load for which the device had no room may be tried once more, `starved` since when there is none.
     """
 
     model: str
@@ -43,15 +48,27 @@ class Slot:
     phase: Phase = Phase.ABSENT
     adapter: Adapter | None = None
     footprint: Footprint | None = None
+    place: Place = Place.DEVICE
+    parks: bool = False
+    keep_alive_s: float | None = None
     floor: int = 0
+    measured: int | None = None
+    per_token: int = 0
+    host: int = 0
     leases: int = 0
     work: bool = False
     waiters: int = 0
     asked: float = 0.0
     patience: float = 0.0
+    again: float = 0.0
+    starved: float | None = None
     loads: int = 0
+    restores: int = 0
     evictions: int = 0
+    evicted: dict[Reason, int] = field(default_factory=dict)
+    departure: Departure | None = None
     load_s: float = 0.0
+    restore_s: float = 0.0
     loaded: float = 0.0
     used: float | None = None
     demand: float = 0.0
@@ -70,14 +87,54 @@ class Slot:
         """Which of the absent models is loaded first: the one with the least."""
         return self.asked + self.patience
 
+    @property
+    def known(self) -> bool:
+        """Whether its files were read, so that its size is known."""
+        return self.footprint is not None
+
+    @property
+    def weights(self) -> int:
+        """Bytes that its next load needs: what it took the last time, else what its files say."""
+        if self.measured is not None:
+            return self.measured
+        return self.footprint.weights if self.footprint else 0
+
+    @property
+    def activations(self) -> int:
+        """Bytes of one padded token in a batch: as measured, if the adapter can tell, else as estimated."""
+        return self.per_token or (self.footprint.per_token if self.footprint else 0)
+
+    @property
+    def away(self) -> Phase:
+        """The phase it has while it is not on the device."""
+        return Phase.PARKED if self.host else Phase.ABSENT
+
+    @property
+    def reload_s(self) -> float:
+        """What bringing it back takes: a copy, once it was seen to come back that way, else its load."""
+        return self.restore_s if self.parks and self.restores else self.load_s
+
+    @property
+    def since(self) -> float:
+        """Since when it has not been used: its last use, or when it came."""
+        return self.loaded if self.used is None else max(self.used, self.loaded)
+
     def loadable(self, now: float) -> bool:
         """Whether it is wanted, not there, and not cooling down after a failure."""
-        return self.wanted and (self.phase is Phase.ABSENT or (self.phase is Phase.FAILED and self.retry <= now))
+        away = self.phase in (Phase.ABSENT, Phase.PARKED)
+        return self.wanted and (away or (self.phase is Phase.FAILED and self.retry <= now))
 
     def use(self, items: int, now: float, policy: EvictionPolicy) -> None:
         """Note that so many items are about to run."""
         self.demand = self._demand(now, policy) + items
         self.used = now
+
+    def departed(self, reason: Reason, by: str | None, now: float) -> None:
+        """Note an eviction."""
+        self.evictions += 1
+        self.evicted[reason] = self.evicted.get(reason, 0) + 1
+        self.departure = Departure(now, reason, by)
+        self.asked = now
 
     def resident(self, size: int, now: float, policy: EvictionPolicy) -> Resident:
         """The model as eviction sees it."""
@@ -88,16 +145,30 @@ class Slot:
             wanted=self.wanted,
             loaded=self.loaded,
             used=self.loaded if self.used is None else self.used,
-            reload_s=max(self.load_s, 0.001),
+            reload_s=max(self.reload_s, 0.001),
             demand=self._demand(now, policy),
         )
 
-    def state(self, size: int) -> ModelState:
+    def parked(self, size: int, now: float, policy: EvictionPolicy) -> Resident:
+        """The model as one in host memory, `size` bytes: what it would lose there is that its return is a copy."""
+        return Resident(
+            model=self.model,
+            bytes=size,
+            pinned=False,
+            wanted=self.wanted,
+            loaded=self.loaded,
+            used=self.since,
+            reload_s=max(self.load_s - self.restore_s, 0.001),
+            demand=self._demand(now, policy),
+        )
+
+    def state(self, size: int, lent: int, now: float) -> ModelState:
         """The model as the snapshot tells it."""
+        hosted = self.place is Place.HOST
         return ModelState(
             model=self.model,
             phase=self.phase,
-            bytes=size,
+            bytes=0 if hosted else size,
             leases=self.leases,
             pinned=self.pinned,
             loads=self.loads,
@@ -105,6 +176,14 @@ class Slot:
             load_s=self.load_s,
             last_used=self.used,
             last_error=self.error,
+            estimate=self.footprint.weights if self.footprint else 0,
+            activations=lent,
+            host_bytes=size if hosted else self.host,
+            restores=self.restores,
+            restore_s=self.restore_s,
+            loading_s=None if self.loading_since is None else now - self.loading_since,
+            evicted=dict(self.evicted),
+            departure=self.departure,
             retry_at=self.retry if self.phase is Phase.FAILED else None,
         )
 

@@ -91,6 +91,13 @@ class Adapter(ABC):
         """Bytes that the loaded weights take, by the framework's own count; None lets the engine probe the device."""
         return None
 
+    def measured_per_token(self) -> int | None:
+        """Peak activation bytes of one padded token, as seen in the batches so far; None if the family cannot tell.
+
+        Asked after every batch, so it takes no time. It stands in for the estimate from then on, also for later loads.
+        """
+        return None
+
     def park(self) -> int | None:
         """Move the weights from the device to host memory; the bytes they take there. None if the family cannot.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from hashlib import blake2b
 from pathlib import Path
@@ -30,10 +30,11 @@ _SPECIAL_TOKENS = 2
 
 
 class Fault(StrEnum):
-    """What can go wrong on purpose. The first two happen at a load, the others at a run."""
+    """What can go wrong on purpose: two at a load, one at a return from host memory, the others at a run."""
 
     SLOW_LOAD = "slow_load"
     FAIL_LOAD = "fail_load"
+    FAIL_RESTORE = "fail_restore"
     OOM = "oom"
     MEMORY_ERROR = "memory_error"
     NAN = "nan"
@@ -48,14 +49,17 @@ class Fault(StrEnum):
 
 
 _AT_LOAD = frozenset({Fault.SLOW_LOAD, Fault.FAIL_LOAD})
+_AT_RESTORE = frozenset({Fault.FAIL_RESTORE})
+_AT_RUN = frozenset(Fault) - _AT_LOAD - _AT_RESTORE
 
 
 class FaultRule(BaseModel):
     """When a fault happens: on every call, or as narrowed.
 
-    `at_call` is the n-th load or run, counted from 1, and then `times` calls from there on (one by default). Without
-    it, `times` bounds how often the rule applies in all. `when_text` asks for an item that contains it, `over_items`
-    for a batch of more items than that. `seconds` belongs to slow_load, `reason` to fail_load.
+    `at_call` is the n-th load, restore or run, counted from 1, and then `times` calls from there on (one by default).
+    Without it, `times` bounds how often the rule applies in all. `when_text` asks for an item that contains it,
+    `over_items` for a batch of more items than that. `seconds` belongs to slow_load, `reason` to fail_load and
+    fail_restore.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -83,7 +87,8 @@ class FakeOptions(LoadOptions):
     """What the model pretends to be.
 
     `bytes` is the estimate of its weights and `actual_bytes`, if given, what it turns out to take; with `allocate` that
-    much memory is really taken. `activation_bytes` is for one padded token. `seconds_per_cost` makes a run take so long
+    much memory is really taken. `activation_bytes` is for one padded token. With `parks` it can wait in host memory,
+    and takes `park_seconds` to go there and `restore_seconds` to come back. `seconds_per_cost` makes a run take so long
     for each predicted millisecond of its padded batch (0.001 is true to the prediction), or for each padded token where
     the spec gives no cost. `dims` overrides the spec's.
     """
@@ -93,6 +98,9 @@ class FakeOptions(LoadOptions):
     activation_bytes: Annotated[int, Field(ge=0)] = 0
     allocate: bool = False
     load_seconds: Annotated[float, Field(ge=0)] = 0.0
+    parks: bool = False
+    park_seconds: Annotated[float, Field(ge=0)] = 0.0
+    restore_seconds: Annotated[float, Field(ge=0)] = 0.0
     seconds_per_cost: Annotated[float, Field(ge=0)] = 0.0
     dims: Annotated[int, Field(ge=1)] | None = None
     faults: tuple[FaultRule, ...] = ()
@@ -114,6 +122,7 @@ class FakeAdapter(Adapter):
         self._lock = threading.Lock()
         self._interrupted = threading.Event()
         self._loads = 0
+        self._restores = 0
         self._runs = 0
         self._applied: dict[int, int] = {}
         self._lost = False
@@ -133,7 +142,7 @@ class FakeAdapter(Adapter):
         """Take as long as declared, meet the faults of a load, take memory if asked to."""
         with self._lock:
             self._loads += 1
-            rules = self._due(self._loads, (), at_load=True)
+            rules = self._due(self._loads, (), _AT_LOAD)
         seconds = self._options.load_seconds
         seconds += sum(rule.seconds for rule in rules if rule.kind is Fault.SLOW_LOAD)
         if seconds and self._interrupted.wait(seconds):
@@ -150,6 +159,26 @@ class FakeAdapter(Adapter):
         self._memory = None
         self._loaded = False
 
+    def park(self) -> int | None:
+        """Hold nothing on the device; None unless it was told that it can."""
+        if not self._options.parks:
+            return None
+        self._interrupted.wait(self._options.park_seconds)
+        size = self.held() or 0
+        self._loaded = False
+        return size
+
+    def restore(self) -> None:
+        """Come back after the declared time, or meet the fault."""
+        with self._lock:
+            self._restores += 1
+            rules = self._due(self._restores, (), _AT_RESTORE)
+        if self._options.restore_seconds and self._interrupted.wait(self._options.restore_seconds):
+            raise LoadFailed(f"The return of {self.spec.id} was interrupted.", LoadReason.UNKNOWN)
+        for rule in rules:
+            raise LoadFailed(f"{self.spec.id} was told to fail to come back: {rule.reason}.", rule.reason)
+        self._loaded = True
+
     def interrupt(self) -> None:
         """End every wait, now and from now on."""
         self._interrupted.set()
@@ -159,7 +188,7 @@ class FakeAdapter(Adapter):
         texts = [text if isinstance(text := entry.item.payload.get("text"), str) else "" for entry in batch.entries]
         with self._lock:
             self._runs += 1
-            rules = self._due(self._runs, texts, at_load=False) if self._options.faults else []
+            rules = self._due(self._runs, texts, _AT_RUN) if self._options.faults else []
         self._compute(batch)
         for rule in rules:
             self._fail(rule, texts)
@@ -170,11 +199,11 @@ class FakeAdapter(Adapter):
             outcomes.pop()
         return outcomes
 
-    def _due(self, call: int, texts: Sequence[str], *, at_load: bool) -> list[FaultRule]:
+    def _due(self, call: int, texts: Sequence[str], kinds: Collection[Fault]) -> list[FaultRule]:
         due = []
         for index, rule in enumerate(self._options.faults):
             applied = self._applied.get(index, 0)
-            if (rule.kind in _AT_LOAD) == at_load and rule.applies(call, applied, texts):
+            if rule.kind in kinds and rule.applies(call, applied, texts):
                 self._applied[index] = applied + 1
                 due.append(rule)
         return due

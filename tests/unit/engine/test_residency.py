@@ -44,6 +44,9 @@ class Watching:
     def ready(self, model: str) -> None:
         self._note("ready", model)
 
+    def left(self, model: str) -> None:
+        self._note("left", model)
+
     def refused(self, model: str, error: EngineError) -> None:
         self.errors[model] = error
         self._note("refused", model)
@@ -90,6 +93,7 @@ def make(make_spec: MakeSpec, watching: Watching) -> Iterator[MakeResidency]:
                 pinned=pinned,
                 policy=policy,
                 find=lambda _: None,
+                foreign_wait_s=0.05,
             )
             ending.callback(residency.stop, 1.0)
             residency.start(loaders)
