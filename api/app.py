@@ -115,13 +115,19 @@ async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, 
     stack.push_async_callback(submitter.close)
     waiting = Waiting(database, submitter.keep)
     stack.push_async_callback(waiting.settle)
+
+    def link_down() -> None:
+        metrics.link_losses.inc()
+        waiting.on_down()
+
     link = Link(
         settings.redis_url,
         instance,
         replies=waiting.on_replies,
         changes=waiting.on_changes,
         up=waiting.on_up,
-        down=waiting.on_down,
+        down=link_down,
+        away=metrics.link_down.inc,
     )
     link.start()
     stack.push_async_callback(link.close)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,7 +30,8 @@ class Link:
     """Calls back from the event loop; callbacks must return at once.
 
     `up` is called after each (re)connect, once both channels are subscribed: read then what may have been missed.
-    `down` is called when a link is lost. A message that cannot be read is logged and passed over.
+    `down` is called when a link is lost, and `away` after each try to have one with the seconds that there was none
+    since the last call. A message that cannot be read is logged and passed over.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Link:
         changes: Callable[[Sequence[Change]], None],
         up: Callable[[], None],
         down: Callable[[], None],
+        away: Callable[[float], None] = lambda _: None,
     ) -> None:
         # The library reconnects and subscribes again silently when it may retry; then nobody would know of the gap.
         self._redis: Redis = Redis.from_url(
@@ -57,6 +60,7 @@ class Link:
         self._on_changes = changes
         self._on_up = up
         self._on_down = down
+        self._on_away = away
         self._task: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
 
@@ -87,10 +91,12 @@ class Link:
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE_S
+        since = time.monotonic()
         while True:
             pubsub = self._redis.pubsub()
             try:
                 await self._subscribe(pubsub)
+                since = self._away(since)
                 pause = FIRST_PAUSE_S
                 await self._listen(pubsub)
             except (RedisError, OSError, TimeoutError) as error:
@@ -98,10 +104,19 @@ class Link:
             finally:
                 if self._ready.is_set():
                     self._ready.clear()
+                    since = time.monotonic()
                     self._on_down()
+                else:
+                    since = self._away(since)
                 await _close(pubsub)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_S)
+
+    def _away(self, since: float) -> float:
+        """Tell of the time without a link, and begin anew."""
+        now = time.monotonic()
+        self._on_away(now - since)
+        return now
 
     async def _subscribe(self, pubsub: PubSub) -> None:
         await pubsub.subscribe(keys.CHANGES, self._own)

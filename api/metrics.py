@@ -19,7 +19,8 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.presence import Presence, Worker
+from api.presence import Presence
+from api.worker_metrics import worker_families
 from catalog.terms import Lane
 from tasks import queues
 from tasks.db import AsyncDatabase
@@ -52,6 +53,12 @@ class Metrics:
         self.items = Counter("roost_submitted_items_total", "Items taken in", ["verb"], registry=self.registry)
         self.waits = Counter(
             "roost_waits_total", "Waits for a result, by how they ended", ["end"], registry=self.registry
+        )
+        self.link_losses = Counter(
+            "roost_link_losses_total", "Times that the pub/sub link to Valkey was lost", registry=self.registry
+        )
+        self.link_down = Counter(
+            "roost_link_down_seconds_total", "Seconds without the pub/sub link to Valkey", registry=self.registry
         )
 
     def taken_in(self, job: Submission, path: str) -> None:
@@ -148,44 +155,6 @@ class Scrape:
 
     async def _workers(self) -> list[Metric]:
         return worker_families(await self._presence.live())
-
-
-def worker_families(workers: Sequence[Worker]) -> list[Metric]:
-    """The gauges and totals of the live workers."""
-    out: list[Metric] = [GaugeMetricFamily("roost_workers", "Live workers", value=len(workers))]
-    for name, text, value in (
-        ("roost_worker_heartbeat_age_seconds", "Age of the last heartbeat", lambda w: w.age_s),
-        ("roost_worker_jobs_held", "Jobs that a worker holds", lambda w: w.held),
-        ("roost_worker_items_waiting", "Items that wait for the device", lambda w: w.waiting),
-        ("roost_worker_items_running", "Items on the device", lambda w: w.running),
-        ("roost_worker_models_loaded", "Models on the device", resident),
-        ("roost_worker_budget_bytes", "Bytes that models may take", lambda w: w.ledger.get("budget")),
-        ("roost_worker_weights_bytes", "Bytes that weights take", lambda w: w.ledger.get("weights")),
-        ("roost_worker_lent_bytes", "Bytes lent to running batches", lambda w: w.ledger.get("lent")),
-        ("roost_worker_lost", "1 where the device cannot compute any more", lambda w: w.lost),
-        ("roost_worker_batches", "Forward passes since the worker started", lambda w: w.stats.get("batches")),
-        ("roost_worker_items", "Items computed since the worker started", lambda w: w.stats.get("items")),
-        ("roost_worker_device_seconds", "Seconds of computing", lambda w: w.stats.get("device_s")),
-        ("roost_worker_padding_ratio", "Padded share of the tokens computed", lambda w: padding(w.stats)),
-    ):
-        family = GaugeMetricFamily(name, text, labels=["worker", "device"])
-        for worker in workers:
-            number = value(worker)
-            if number is not None:
-                family.add_metric([worker.name, worker.device], float(number))
-        out.append(family)
-    return out
-
-
-def resident(worker: Worker) -> int:
-    """How many models are on the worker's device."""
-    return sum(model.get("state") == "resident" for model in worker.models)
-
-
-def padding(stats: Mapping[str, float]) -> float | None:
-    """The share of computed tokens that were padding; None before any was computed."""
-    padded = float(stats.get("padded_tokens") or 0)
-    return 1.0 - float(stats.get("real_tokens") or 0) / padded if padded > 0 else None
 
 
 class _Families(Collector):

@@ -30,6 +30,7 @@ def test_every_route_is_there(document: dict[str, Any]) -> None:
         ("/v1/jobs/{id}/retry", "post"),
         ("/v1/models", "get"),
         ("/v1/models/{id}", "get"),
+        ("/v1/residency", "get"),
         ("/healthz", "get"),
         ("/livez", "get"),
         ("/readyz", "get"),
@@ -75,6 +76,20 @@ def test_the_hot_routes_are_documented_though_they_read_by_themselves(document: 
     assert {(p["in"], p["name"]) for p in look["parameters"]} == {("path", "id"), ("query", "wait")}
     listing = document["paths"]["/v1/jobs"]["get"]
     assert {p["name"] for p in listing["parameters"]} == {"status", "verb", "model", "tag", "lane", "limit", "cursor"}
+
+
+def test_the_filters_of_the_residency_are_documented(document: dict[str, Any]) -> None:
+    look = document["paths"]["/v1/residency"]["get"]
+    assert {(p["in"], p["name"]) for p in look["parameters"]} == {("query", "model"), ("query", "worker")}
+    assert all(parameter["description"] for parameter in look["parameters"])
+    assert {"200", "404", "503"} <= set(look["responses"])
+
+
+def test_a_reply_has_no_field_that_its_schema_does_not_name(document: dict[str, Any]) -> None:
+    for name in ("ModelObject", "WorkerObject", "ResidentModel", "DeviceMemory", "JobObject"):
+        schema = document["components"]["schemas"][name]
+        assert schema["additionalProperties"] is False
+        assert set(schema["required"]) == set(schema["properties"])
 
 
 def test_unknown_fields_are_refused_by_the_schema_too(document: dict[str, Any]) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import msgpack
 import pytest
 
-from api.metrics import padding, worker_families
-from api.presence import DEAD_AFTER_S, Worker, read_beat
+from api.presence import DEAD_AFTER_S, Worker, read_beat, too_large
 
 NOW = 1000.0
 BEAT = {
@@ -43,24 +45,28 @@ def test_a_beat_that_is_none_is_passed_over(beat: bytes) -> None:
     assert read_beat(beat, NOW) is None
 
 
-def test_padding_is_the_share_of_tokens_computed_in_vain() -> None:
-    assert padding({"real_tokens": 90, "padded_tokens": 120}) == pytest.approx(0.25)
-    assert padding({"real_tokens": 0, "padded_tokens": 0}) is None
-    assert padding({}) is None
+def worker(name: str, *, models: Sequence[Mapping[str, Any]] = (), **reasons: str) -> Worker:
+    return Worker(name, 0.0, "cpu", models=models, too_large=reasons)
 
 
-def test_each_worker_has_its_gauges() -> None:
-    worker = read_beat(msgpack.packb(BEAT), NOW)
-    assert worker is not None
-    samples = {sample.name: sample for family in worker_families([worker]) for sample in family.samples}
-    assert samples["roost_workers"].value == 1.0
-    assert samples["roost_worker_padding_ratio"].labels == {"worker": "w1", "device": "cuda:1"}
-    assert samples["roost_worker_padding_ratio"].value == pytest.approx(0.25)
-    assert samples["roost_worker_weights_bytes"].value == 5.0
-    assert samples["roost_worker_models_loaded"].value == 1.0
+def test_a_model_is_too_large_when_every_live_worker_says_so() -> None:
+    both = [worker("a", giant="more than a has"), worker("b", giant="more than b has")]
+    assert too_large("giant", both) == "more than a has"
+    assert too_large("other", both) is None
 
 
-def test_what_a_worker_does_not_tell_has_no_sample() -> None:
-    names = {s.name for f in worker_families([Worker("w", 0.0, "cpu")]) for s in f.samples}
-    assert "roost_worker_padding_ratio" not in names
-    assert "roost_worker_budget_bytes" not in names
+def test_a_model_that_fits_one_worker_is_not_too_large() -> None:
+    assert too_large("giant", [worker("a", giant="more than a has"), worker("b")]) is None
+
+
+def test_nothing_is_too_large_where_nobody_is() -> None:
+    assert too_large("giant", []) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "refused"),
+    [("failed", "model_too_large", True), ("failed", "model_load_failed", False), ("absent", "model_too_large", False)],
+)
+def test_a_load_that_failed_for_size_says_so_too(state: str, code: str, refused: bool) -> None:
+    model = {"key": "giant", "state": state, "last_error": {"code": code, "message": "it is too large"}}
+    assert too_large("giant", [worker("a", models=(model,))]) == ("it is too large" if refused else None)
