@@ -114,3 +114,16 @@ async def test_jobs_are_counted_no_more_often_than_the_limit(api: Api) -> None:
     await api.submit("cat")
     pages = await asyncio.gather(*(samples(api) for _ in range(3)))
     assert all("roost_open_jobs['interactive', 'queued']" not in page for page in pages)
+
+
+async def test_metrics_tell_of_the_time_without_the_broker(start_api: Start) -> None:
+    api = await start_api(broker_url="roost://127.0.0.1:1/0")
+    assert (await samples(api))["roost_link_down_seconds_total[]"] > 0
+
+
+async def test_metrics_tell_of_the_stages_that_workers_saw(api: Api, broker: redis.Redis) -> None:
+    stages = {"le": [0.1, 1.0], "of": [["encode", "interactive", "load", [2, 1, 0], 1.5]]}
+    beat(broker, tally={"stages": stages})
+    found = await samples(api)
+    assert found["roost_job_stage_seconds_bucket['0.1', 'encode', 'interactive', 'load', 'w1']"] == 2
+    assert found["roost_job_stage_seconds_count['encode', 'interactive', 'load', 'w1']"] == 3
