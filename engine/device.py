@@ -10,8 +10,6 @@ import gc
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
@@ -72,17 +70,6 @@ class Device(ABC):
         second once torch is imported, and is worth it only where memory is short or has not come back.
         """
         gc.collect(2 if thorough else 1)
-
-    @contextmanager
-    def reclaiming(self, expected: int) -> Iterator[None]:
-        """Clear after a block that frees about `expected` bytes: thoroughly only if less than half has come back."""
-        before = self.probe().ours
-        try:
-            yield
-        finally:
-            self.clear()
-            if before - self.probe().ours < expected // 2:
-                self.clear(thorough=True)
 
 
 class CpuDevice(Device):

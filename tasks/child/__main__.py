@@ -20,7 +20,7 @@ from tasks.child.claimer import Claimer
 from tasks.child.committer import Committer
 from tasks.child.hand import Hand
 from tasks.child.heartbeat import Heartbeat
-from tasks.child.limits import engine_limits
+from tasks.child.limits import account, engine_limits, eviction
 from tasks.child.line import Line
 from tasks.child.marker import Marker
 from tasks.child.process import die_with_parent, leave_signals_to_parent
@@ -50,7 +50,7 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
     committer = Committer(database, wakes, lambda report: reporter.committed(report), tally=tally)  # noqa: PLW0108
     reporter = Reporter(hand, committer, line.send, worker=worker, max_attempts=settings.max_attempts, tally=tally)
     bounds = engine_limits(settings, device)
-    engine = Engine(catalog, device, bounds, reporter)
+    engine = Engine(catalog, device, bounds, reporter, eviction=eviction(settings), account=account(settings, device))
     receiver = Receiver(catalog, engine, hand, reporter, line.send)
     marker = Marker(
         hand,

@@ -170,16 +170,17 @@ def test_an_entry_damaged_in_use_counts_as_it_was_last_read(account: SharedAccou
     assert not account.hold(Share(301))
 
 
-def test_links_and_folders_among_the_entries_are_not_followed(
-    account: SharedAccount, card: Any, folder: Path, tmp_path: Path
+def test_links_folders_and_pipes_among_the_entries_count_for_nothing(
+    account: SharedAccount, card: Any, folder: Path, join: Join
 ) -> None:
-    victim = tmp_path / "victim"
-    victim.write_text("kept")
-    (folder / f"{card.device().identity}.1.link.share").symlink_to(victim)
+    one = join()
+    assert one.hold(400)
+    [entry] = folder.glob(f"*.{one.pid}.*.share")
+    (folder / f"{card.device().identity}.1.link.share").symlink_to(entry)
     (folder / f"{card.device().identity}.1.folder.share").mkdir()
     os.mkfifo(folder / f"{card.device().identity}.1.pipe.share")
-    assert account.hold(Share(900))
-    assert victim.read_text() == "kept"
+    assert account.hold(Share(500))
+    assert account.others().held == 400
 
 
 def test_processes_find_each_other_again_after_their_folder_was_cleared(join: Join, folder: Path) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from engine.device import CpuDevice, DeviceKind, FakeDevice, choose_device
 from engine.errors import DeviceUnavailable
-from engine.memory import Memory
 
 
 def test_cpu_is_this_machine() -> None:
@@ -62,32 +61,6 @@ def test_the_hardware_of_a_cpu_is_its_kind_its_processor_and_its_cores() -> None
     kind, name, cores = device.hardware.split(":")
     assert (kind, cores) == ("cpu", str(device.cores))
     assert name
-
-
-class Leaky(FakeDevice):
-    """Counts how it is cleared; only a thorough clearing gives anything back, or a quick one if `quick`."""
-
-    def __init__(self, *, quick: bool) -> None:
-        super().__init__(1000)
-        self.ours = 100
-        self.cleared: list[bool] = []
-        self._quick = quick
-
-    def probe(self) -> Memory:
-        return Memory(self.total, self.total - self.ours, self.ours)
-
-    def clear(self, *, thorough: bool = False) -> None:
-        self.cleared.append(thorough)
-        if thorough or self._quick:
-            self.ours = 0
-
-
-@pytest.mark.parametrize(("quick", "cleared"), [(True, [False]), (False, [False, True])])
-def test_garbage_is_looked_for_only_where_memory_has_not_come_back(quick: bool, cleared: list[bool]) -> None:
-    device = Leaky(quick=quick)
-    with device.reclaiming(100):
-        pass
-    assert (device.cleared, device.ours) == (cleared, 0)
 
 
 class Cycle:
