@@ -72,9 +72,10 @@ class Loading:
         slots = self._placement.slots.values()
         with self._changed:
             self.stopping = True
-            loading = [s.adapter for s in slots if s.phase is Phase.LOADING and s.adapter is not None]
+            moving = [s for s in slots if s.phase is Phase.LOADING or (s.phase is Phase.LEAVING and not s.leases)]
+            adapters = [slot.adapter for slot in moving if slot.adapter is not None]
             self._changed.notify_all()
-        for adapter in loading:
+        for adapter in adapters:
             adapter.interrupt()
         for thread in self._threads:
             thread.join(timeout_s)

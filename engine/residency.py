@@ -184,7 +184,7 @@ class Residency:
                 slot.waiters -= 1
 
     def book(self, model: str) -> Ledger:
-        """The books that lend this model's batches their activations: the device's, or the host's for what works there."""
+        """The books that lend this model's batches their activations: the device's or the host's."""
         slot = self._slots.get(model)
         return self._placement.book(slot) if slot else self.ledger
 

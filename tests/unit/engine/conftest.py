@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import count
 from typing import Any
 
@@ -16,8 +17,10 @@ from catalog.terms import Lane, Verb
 from engine.device import Device, FakeDevice
 from engine.engine import Engine, EngineLimits
 from engine.eviction import EvictionPolicy
+from engine.residency import Residency
 from engine.types import Item, Work
 from tests.unit.engine.recorder import Recorder
+from tests.unit.engine.watching import MakeResidency, Watching
 
 MakeWork = Callable[..., Work]
 MakeSpec = Callable[..., Spec]
@@ -105,3 +108,38 @@ def make_engine(recorder: Recorder, make_spec: MakeSpec) -> Iterator[MakeEngine]
     yield make
     for engine in engines:
         engine.stop(timeout_s=0.2)
+
+
+@pytest.fixture
+def watching() -> Watching:
+    """What the residencies that `make_residency` makes tell."""
+    return Watching()
+
+
+@pytest.fixture
+def make_residency(make_spec: MakeSpec, watching: Watching) -> Iterator[MakeResidency]:
+    """Starts residencies of 1000 bytes over fake models, given as specs or as load options by name."""
+    with ExitStack() as ending:
+
+        def make(
+            models: Mapping[str, Mapping[str, Any]] | Sequence[Spec],
+            *,
+            device: Device | None = None,
+            loaders: int = 1,
+            **given: Any,
+        ) -> Residency:
+            specs = models if isinstance(models, Sequence) else [make_spec(name, **o) for name, o in models.items()]
+            values: dict[str, Any] = {
+                "clock": time.monotonic,
+                "floor_tokens": 10,
+                "policy": EvictionPolicy(min_stay_s=0.0),
+                "find": lambda _: None,
+                "find_here": lambda _: None,
+                "foreign_wait_s": 0.05,
+            }
+            residency = Residency(Catalog(specs), device or FakeDevice(), 1000, watching, **(values | given))
+            ending.callback(residency.stop, 1.0)
+            residency.start(loaders)
+            return residency
+
+        yield make

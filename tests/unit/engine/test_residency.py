@@ -2,119 +2,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import Any
 
 import pytest
 
-from catalog.loader import Catalog
-from catalog.schema import Spec
 from catalog.terms import Lane
 from engine.device import FakeDevice
-from engine.errors import DeviceLost, EngineError, LoadFailed, LoadReason, ModelTooLarge
+from engine.errors import LoadFailed, LoadReason, ModelTooLarge
 from engine.eviction import EvictionPolicy
-from engine.residency import Residency
-from engine.snapshot import ModelState, Phase
+from engine.snapshot import Phase
 from tests.unit.engine.recorder import PATIENCE_S
-
-MakeSpec = Callable[..., Spec]
-AT_ONCE = EvictionPolicy(min_stay_s=0.0)
+from tests.unit.engine.watching import MakeResidency, Watching, held, state
 
 
-class Watching:
-    """Keeps what a residency tells, and lets a test wait for it."""
-
-    def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self.events: list[tuple[str, str]] = []
-        self.errors: dict[str, EngineError] = {}
-
-    def _note(self, event: str, model: str) -> None:
-        with self.changed:
-            self.events.append((event, model))
-            self.changed.notify_all()
-
-    def load_started(self, model: str) -> None:
-        self._note("started", model)
-
-    def load_ended(self, model: str) -> None:
-        self._note("ended", model)
-
-    def ready(self, model: str) -> None:
-        self._note("ready", model)
-
-    def left(self, model: str) -> None:
-        self._note("left", model)
-
-    def refused(self, model: str, error: EngineError) -> None:
-        self.errors[model] = error
-        self._note("refused", model)
-
-    def lost(self, error: DeviceLost) -> None:
-        self.errors["device"] = error
-        self._note("lost", "device")
-
-    def until(self, event: str, model: str, times: int = 1) -> None:
-        with self.changed:
-            happened = self.changed.wait_for(lambda: self.events.count((event, model)) >= times, PATIENCE_S)
-        assert happened, f"{model} was not {event}; there were {self.events}"
-
-
-@pytest.fixture
-def watching() -> Watching:
-    return Watching()
-
-
-MakeResidency = Callable[..., Residency]
-
-
-@pytest.fixture
-def make(make_spec: MakeSpec, watching: Watching) -> Iterator[MakeResidency]:
-    """Starts residencies of 1000 bytes over fake models, given as load options by name."""
-    with ExitStack() as ending:
-
-        def started(
-            models: dict[str, dict[str, Any]],
-            *,
-            policy: EvictionPolicy = AT_ONCE,
-            pinned: tuple[str, ...] = (),
-            device: FakeDevice | None = None,
-            loaders: int = 1,
-            clock: Callable[[], float] = time.monotonic,
-        ) -> Residency:
-            residency = Residency(
-                Catalog([make_spec(name, **options) for name, options in models.items()]),
-                device or FakeDevice(),
-                1000,
-                watching,
-                clock=clock,
-                floor_tokens=10,
-                pinned=pinned,
-                policy=policy,
-                find=lambda _: None,
-                foreign_wait_s=0.05,
-            )
-            ending.callback(residency.stop, 1.0)
-            residency.start(loaders)
-            return residency
-
-        yield started
-
-
-def state(residency: Residency, model: str) -> ModelState:
-    return next(m for m in residency.snapshot()[0] if m.model == model)
-
-
-def held(residency: Residency, *models: str) -> None:
-    """Load these models one after the other, and let go of them."""
-    for model in models:
-        residency.acquire(model, PATIENCE_S)
-        residency.release(model)
-
-
-def test_a_wanted_model_is_loaded(make: MakeResidency, watching: Watching) -> None:
-    residency = make({"a": {"bytes": 400}})
+def test_a_wanted_model_is_loaded(make_residency: MakeResidency, watching: Watching) -> None:
+    residency = make_residency({"a": {"bytes": 400}})
     assert residency.lease("a") is None
     residency.want("a")
     watching.until("ready", "a")
@@ -124,8 +25,8 @@ def test_a_wanted_model_is_loaded(make: MakeResidency, watching: Watching) -> No
     assert watching.events == [("started", "a"), ("ended", "a"), ("ready", "a")]
 
 
-def test_concurrent_requests_load_a_model_once(make: MakeResidency) -> None:
-    residency = make({"a": {"load_seconds": 0.05}}, loaders=2)
+def test_concurrent_requests_load_a_model_once(make_residency: MakeResidency) -> None:
+    residency = make_residency({"a": {"load_seconds": 0.05}}, loaders=2)
     adapters: list[object] = []
 
     def ask() -> None:
@@ -141,8 +42,8 @@ def test_concurrent_requests_load_a_model_once(make: MakeResidency) -> None:
     assert (state(residency, "a").loads, state(residency, "a").leases) == (1, 64)
 
 
-def test_the_least_valuable_is_evicted_to_make_room(make: MakeResidency) -> None:
-    residency = make({"a": {"bytes": 500}, "b": {"bytes": 400}, "c": {"bytes": 500}})
+def test_the_least_valuable_is_evicted_to_make_room(make_residency: MakeResidency) -> None:
+    residency = make_residency({"a": {"bytes": 500}, "b": {"bytes": 400}, "c": {"bytes": 500}})
     held(residency, "a", "b")
     for _ in range(20):
         residency.acquire("b")
@@ -153,8 +54,8 @@ def test_the_least_valuable_is_evicted_to_make_room(make: MakeResidency) -> None
     assert state(residency, "b").phase is Phase.RESIDENT
 
 
-def test_a_leased_model_leaves_only_when_its_lease_has_ended(make: MakeResidency, watching: Watching) -> None:
-    residency = make({"a": {"bytes": 600}, "b": {"bytes": 600}})
+def test_a_leased_model_leaves_only_when_its_lease_has_ended(make_residency: MakeResidency, watching: Watching) -> None:
+    residency = make_residency({"a": {"bytes": 600}, "b": {"bytes": 600}})
     residency.acquire("a", PATIENCE_S)
     residency.want("b")
     watching.until("started", "b")
@@ -167,8 +68,8 @@ def test_a_leased_model_leaves_only_when_its_lease_has_ended(make: MakeResidency
     assert state(residency, "a").phase is Phase.ABSENT
 
 
-def test_an_evicted_model_that_is_still_wanted_comes_back(make: MakeResidency, watching: Watching) -> None:
-    residency = make({"a": {"bytes": 600}, "b": {"bytes": 600}})
+def test_an_evicted_model_that_is_still_wanted_comes_back(make_residency: MakeResidency, watching: Watching) -> None:
+    residency = make_residency({"a": {"bytes": 600}, "b": {"bytes": 600}})
     residency.want("a")
     held(residency, "a")
     residency.want("b")
@@ -179,9 +80,9 @@ def test_an_evicted_model_that_is_still_wanted_comes_back(make: MakeResidency, w
 
 
 def test_a_model_that_work_waits_for_is_not_evicted_before_it_has_served(
-    make: MakeResidency, watching: Watching
+    make_residency: MakeResidency, watching: Watching
 ) -> None:
-    residency = make({"a": {"bytes": 600}, "b": {"bytes": 600}})
+    residency = make_residency({"a": {"bytes": 600}, "b": {"bytes": 600}})
     residency.want("a")
     watching.until("ready", "a")
     residency.want("b")
@@ -191,16 +92,16 @@ def test_a_model_that_work_waits_for_is_not_evicted_before_it_has_served(
     watching.until("ready", "b")
 
 
-def test_the_ledger_never_passes_the_budget(make: MakeResidency) -> None:
-    residency = make({name: {"bytes": 300} for name in "abcdefgh"})
+def test_the_ledger_never_passes_the_budget(make_residency: MakeResidency) -> None:
+    residency = make_residency({name: {"bytes": 300} for name in "abcdefgh"})
     for name in "abcdefghhgfedcba":
         residency.acquire(name, PATIENCE_S)
         assert residency.snapshot()[1].weights <= 1000
         residency.release(name)
 
 
-def test_a_model_that_can_never_fit_is_refused_with_what_to_do(make: MakeResidency) -> None:
-    residency = make({"huge": {"bytes": 1001}, "a": {"bytes": 500}})
+def test_a_model_that_can_never_fit_is_refused_with_what_to_do(make_residency: MakeResidency) -> None:
+    residency = make_residency({"huge": {"bytes": 1001}, "a": {"bytes": 500}})
     held(residency, "a")
     with pytest.raises(ModelTooLarge, match="ROOST_BUDGET"):
         residency.acquire("huge", PATIENCE_S)
@@ -208,22 +109,22 @@ def test_a_model_that_can_never_fit_is_refused_with_what_to_do(make: MakeResiden
     assert state(residency, "a").phase is Phase.RESIDENT
 
 
-def test_the_activation_floor_counts_in_what_fits(make: MakeResidency) -> None:
-    residency = make({"a": {"bytes": 950, "activation_bytes": 6}})
+def test_the_activation_floor_counts_in_what_fits(make_residency: MakeResidency) -> None:
+    residency = make_residency({"a": {"bytes": 950, "activation_bytes": 6}})
     with pytest.raises(ModelTooLarge):
         residency.acquire("a", PATIENCE_S)
 
 
-def test_a_pinned_model_is_never_evicted(make: MakeResidency) -> None:
-    residency = make({"a": {"bytes": 600}, "b": {"bytes": 600}}, pinned=("a",))
+def test_a_pinned_model_is_never_evicted(make_residency: MakeResidency) -> None:
+    residency = make_residency({"a": {"bytes": 600}, "b": {"bytes": 600}}, pinned=("a",))
     held(residency, "a")
     with pytest.raises(ModelTooLarge, match="pinned models hold 600"):
         residency.acquire("b", PATIENCE_S)
     assert state(residency, "a").phase is Phase.RESIDENT
 
 
-def test_a_failed_load_is_refused_until_it_has_cooled_down(make: MakeResidency) -> None:
-    residency = make({"a": {"faults": [{"kind": "fail_load", "reason": "gated"}]}})
+def test_a_failed_load_is_refused_until_it_has_cooled_down(make_residency: MakeResidency) -> None:
+    residency = make_residency({"a": {"faults": [{"kind": "fail_load", "reason": "gated"}]}})
     with pytest.raises(LoadFailed) as caught:
         residency.acquire("a", PATIENCE_S)
     assert caught.value.reason is LoadReason.GATED
@@ -234,8 +135,8 @@ def test_a_failed_load_is_refused_until_it_has_cooled_down(make: MakeResidency) 
     assert state(residency, "a").loads == 0
 
 
-def test_while_it_cools_down_it_is_not_tried_even_if_wanted(make: MakeResidency, watching: Watching) -> None:
-    residency = make({"a": {"faults": [{"kind": "fail_load", "reason": "gated"}]}, "b": {}})
+def test_while_it_cools_down_it_is_not_tried_even_if_wanted(make_residency: MakeResidency, watching: Watching) -> None:
+    residency = make_residency({"a": {"faults": [{"kind": "fail_load", "reason": "gated"}]}, "b": {}})
     residency.want("a")
     watching.until("refused", "a")
     residency.want("a")
@@ -244,10 +145,10 @@ def test_while_it_cools_down_it_is_not_tried_even_if_wanted(make: MakeResidency,
     assert watching.events.count(("started", "a")) == 1
 
 
-def test_after_the_cool_down_it_is_tried_again(make: MakeResidency) -> None:
+def test_after_the_cool_down_it_is_tried_again(make_residency: MakeResidency) -> None:
     later = 0.0
     faults = [{"kind": "fail_load", "reason": "network", "times": 1}]
-    residency = make({"a": {"faults": faults}}, clock=lambda: time.monotonic() + later)
+    residency = make_residency({"a": {"faults": faults}}, clock=lambda: time.monotonic() + later)
     with pytest.raises(LoadFailed):
         residency.acquire("a", PATIENCE_S)
     later = 60.0
@@ -255,48 +156,50 @@ def test_after_the_cool_down_it_is_tried_again(make: MakeResidency) -> None:
     assert state(residency, "a").last_error is None
 
 
-def test_one_models_failure_does_not_touch_the_others(make: MakeResidency, watching: Watching) -> None:
-    residency = make({"bad": {"faults": [{"kind": "fail_load"}]}, "good": {}})
+def test_one_models_failure_does_not_touch_the_others(make_residency: MakeResidency, watching: Watching) -> None:
+    residency = make_residency({"bad": {"faults": [{"kind": "fail_load"}]}, "good": {}})
     residency.want("bad")
     residency.want("good")
     watching.until("ready", "good")
     watching.until("refused", "bad")
 
 
-def test_a_load_that_runs_out_of_memory_evicts_and_tries_again(make: MakeResidency) -> None:
+def test_a_load_that_runs_out_of_memory_evicts_and_tries_again(make_residency: MakeResidency) -> None:
     faults = [{"kind": "fail_load", "reason": "out_of_memory", "at_call": 1}]
-    residency = make({"idle": {"bytes": 100}, "a": {"bytes": 100, "faults": faults}})
+    residency = make_residency({"idle": {"bytes": 100}, "a": {"bytes": 100, "faults": faults}})
     held(residency, "idle")
     residency.acquire("a", PATIENCE_S)
     assert state(residency, "idle").phase is Phase.ABSENT
 
 
-def test_a_model_that_takes_more_than_its_estimate_makes_others_leave(make: MakeResidency, watching: Watching) -> None:
-    residency = make({"a": {"bytes": 400}, "b": {"bytes": 500, "actual_bytes": 800}})
+def test_a_model_that_takes_more_than_its_estimate_makes_others_leave(
+    make_residency: MakeResidency, watching: Watching
+) -> None:
+    residency = make_residency({"a": {"bytes": 400}, "b": {"bytes": 500, "actual_bytes": 800}})
     held(residency, "a", "b")
     residency.want("a")
     watching.until("ready", "a", times=2)
     assert residency.snapshot()[1].weights <= 1000
 
 
-def test_a_model_that_turns_out_too_large_is_unloaded_and_refused(make: MakeResidency) -> None:
-    residency = make({"a": {"bytes": 100, "actual_bytes": 2000}})
+def test_a_model_that_turns_out_too_large_is_unloaded_and_refused(make_residency: MakeResidency) -> None:
+    residency = make_residency({"a": {"bytes": 100, "actual_bytes": 2000}})
     with pytest.raises(ModelTooLarge, match="2000 bytes"):
         residency.acquire("a", PATIENCE_S)
     assert residency.snapshot()[1].weights == 0
 
 
-def test_foreign_memory_on_the_device_is_not_given_away(make: MakeResidency) -> None:
+def test_foreign_memory_on_the_device_is_not_given_away(make_residency: MakeResidency) -> None:
     device = FakeDevice(1000)
     device.foreign = 700
-    residency = make({"a": {"bytes": 500}}, device=device)
+    residency = make_residency({"a": {"bytes": 500}}, device=device)
     with pytest.raises(LoadFailed, match="300 free") as caught:
         residency.acquire("a", PATIENCE_S)
     assert caught.value.reason is LoadReason.OUT_OF_MEMORY
 
 
-def test_interactive_work_gets_its_model_before_bulk(make: MakeResidency, watching: Watching) -> None:
-    residency = make({"first": {"load_seconds": 0.05}, "bulk": {}, "quick": {}})
+def test_interactive_work_gets_its_model_before_bulk(make_residency: MakeResidency, watching: Watching) -> None:
+    residency = make_residency({"first": {"load_seconds": 0.05}, "bulk": {}, "quick": {}})
     residency.want("first")
     watching.until("started", "first")
     residency.want("bulk", Lane.BULK)
@@ -306,8 +209,8 @@ def test_interactive_work_gets_its_model_before_bulk(make: MakeResidency, watchi
     assert started == ["first", "quick", "bulk"]
 
 
-def test_a_busy_model_keeps_its_place_for_its_minimum_stay(make: MakeResidency, watching: Watching) -> None:
-    residency = make({"a": {"bytes": 600}, "b": {"bytes": 600}}, policy=EvictionPolicy(min_stay_s=0.1))
+def test_a_busy_model_keeps_its_place_for_its_minimum_stay(make_residency: MakeResidency, watching: Watching) -> None:
+    residency = make_residency({"a": {"bytes": 600}, "b": {"bytes": 600}}, policy=EvictionPolicy(min_stay_s=0.1))
     residency.want("a")
     watching.until("ready", "a")
     loaded = time.monotonic()
@@ -317,8 +220,8 @@ def test_a_busy_model_keeps_its_place_for_its_minimum_stay(make: MakeResidency, 
     assert time.monotonic() - loaded >= 0.08
 
 
-def test_relief_evicts_one_idle_model_and_says_when_there_is_none(make: MakeResidency) -> None:
-    residency = make({"idle": {"bytes": 10}, "held": {"bytes": 10}})
+def test_relief_evicts_one_idle_model_and_says_when_there_is_none(make_residency: MakeResidency) -> None:
+    residency = make_residency({"idle": {"bytes": 10}, "held": {"bytes": 10}})
     held(residency, "idle")
     residency.acquire("held", PATIENCE_S)
     assert residency.relieve()
@@ -326,21 +229,21 @@ def test_relief_evicts_one_idle_model_and_says_when_there_is_none(make: MakeResi
     assert not residency.relieve()
 
 
-def test_loading_seconds_count_loads_only(make: MakeResidency) -> None:
-    residency = make({"a": {"load_seconds": 0.05}})
+def test_loading_seconds_count_loads_only(make_residency: MakeResidency) -> None:
+    residency = make_residency({"a": {"load_seconds": 0.05}})
     assert residency.loading_seconds("a") == 0.0
     held(residency, "a")
     assert residency.loading_seconds("a") == residency.loading_seconds("a") >= 0.05
 
 
-def test_waiting_for_a_model_ends_in_time(make: MakeResidency) -> None:
-    residency = make({"a": {"load_seconds": 60.0}})
+def test_waiting_for_a_model_ends_in_time(make_residency: MakeResidency) -> None:
+    residency = make_residency({"a": {"load_seconds": 60.0}})
     with pytest.raises(TimeoutError):
         residency.acquire("a", 0.01)
 
 
-def test_stopping_ends_a_load_and_gives_everything_back(make: MakeResidency, watching: Watching) -> None:
-    residency = make({"a": {"bytes": 100}, "slow": {"load_seconds": 600.0}})
+def test_stopping_ends_a_load_and_gives_everything_back(make_residency: MakeResidency, watching: Watching) -> None:
+    residency = make_residency({"a": {"bytes": 100}, "slow": {"load_seconds": 600.0}})
     held(residency, "a")
     residency.want("slow")
     watching.until("started", "slow")
