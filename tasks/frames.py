@@ -19,6 +19,7 @@ Child to parent:
     ["done", [[id, status, runtime_s, code]…]]  committed; status is succeeded, failed or dropped; ack now
     ["returned", [id…]]                 never started; put them back in their queues unchanged
     ["lost", reason]                    the device cannot compute any more; restart me
+    ["refused", code, message]          it cannot start with these settings on this machine, and ends
 """
 
 from __future__ import annotations

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 
 import redis
 
+from catalog.errors import CatalogError
 from catalog.loader import Catalog
 from engine.device import choose_device
 from engine.engine import Engine
+from engine.errors import DeviceUnavailable, InvalidBudget, LedgerUnusable
 from engine.families import check
 from engine.limits import lane_count
 from tasks.child.claimer import Claimer
@@ -33,6 +35,9 @@ from tasks.settings import Settings
 from tasks.store.claim import Limits
 
 log = logging.getLogger("tasks.child")
+
+REFUSALS = (CatalogError, DeviceUnavailable, InvalidBudget, LedgerUnusable)
+"""What no restart mends: the settings and this machine do not fit."""
 
 
 def serve(line: Line, settings: Settings, worker: str) -> bool:
@@ -110,7 +115,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     logging.Formatter.converter = time.gmtime
     leave_signals_to_parent()
     die_with_parent(arguments.parent)
-    if not serve(Line(arguments.fd), settings, arguments.name):
+    line = Line(arguments.fd)
+    try:
+        asked = serve(line, settings, arguments.name)
+    except REFUSALS as error:
+        log.critical("%s: %s", error.code, error.message)
+        line.send("refused", error.code, error.message)
+        asked = False
+    if not asked:
         os._exit(1)
 
 

@@ -32,7 +32,7 @@ class EngineLink:
 
     `on_frame` gets each frame; `on_started` is called for each child, before anything can be heard of it; `on_lost`
     once for each that has gone, with why. All may call `send`: what is sent while there is no child is dropped, because
-    the next one must be told everything anyway.
+    the next one must be told everything anyway. `proved` says that a child has worked.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class EngineLink:
         self._writing = False
         self._asked = False
         self.closing = False
+        self.proved = False
 
     @property
     def alive(self) -> bool:
@@ -96,6 +97,7 @@ class EngineLink:
     def started_well(self) -> None:
         """The child works. If it dies later, the next may start soon: long pauses are for those that cannot start."""
         self._pause = _FIRST_PAUSE_S
+        self.proved = True
 
     def register(self, hub: Hub) -> None:
         """Read from the message loop. Again after each reset of the loop, which forgets its readers."""

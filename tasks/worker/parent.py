@@ -18,7 +18,7 @@ from kombu.asynchronous import Hub
 
 from tasks.celery import RoostApp
 from tasks.pull_script import Plan
-from tasks.worker import CHILD_LOST
+from tasks.worker import CHILD_LOST, REFUSED
 from tasks.worker.delivery import Delivery, delivery_of
 from tasks.worker.holding import FRESH, Held, Holding, Limits
 from tasks.worker.link import CHILD, EngineLink
@@ -207,10 +207,19 @@ class Parent:
                 log.info("engine child %d is ready, with %d lanes", pid, lanes)
                 self.holding.child_ready(lanes)
                 self._link.started_well()
+            case ["refused", code, message]:
+                self._refused(code, message)
             case ["lost", reason]:
                 self._end_child("device", f"it lost its device: {reason}")
             case _:
                 log.error("unknown frame %r from the engine child", frame[0] if frame else None)
+
+    def _refused(self, code: str, message: str) -> None:
+        """The first child's refusal ends the worker. After one that worked it is tried again: a device may return."""
+        log.critical("the engine cannot start: %s: %s", code, message)
+        if not self._link.proved:
+            self._link.closing = True
+            state.should_stop = REFUSED
 
     def _done(self, key: str, status: str, runtime_s: float, code: str | None) -> None:
         held = self.holding.remove(key)
