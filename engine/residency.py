@@ -138,6 +138,12 @@ class Residency:
                 return False
             return slot.adapter.reentrant or not slot.leases
 
+    def there(self, model: str) -> Adapter | None:
+        """The adapter of a model that can be had and stays, without a hold on it; None otherwise."""
+        with self._lock:
+            slot = self._slots.get(model)
+            return slot.adapter if slot is not None and slot.phase is Phase.RESIDENT else None
+
     def lease(self, model: str, items: int = 1) -> Adapter | None:
         """Hold the model for work on `items` items; None if it is not there, is leaving, or is held and not reentrant.
 
@@ -192,6 +198,11 @@ class Residency:
         """Activation bytes of one padded token, once the model's files were read; 0 until then."""
         slot = self._slots.get(model)
         return slot.activations if slot else 0
+
+    def cache_per_token(self, model: str) -> int:
+        """Bytes that a model which generates keeps of each token of a sequence."""
+        slot = self._slots.get(model)
+        return slot.footprint.cache_per_token if slot and slot.footprint else 0
 
     def loading_seconds(self, model: str) -> float:
         """For how long, in all, loads of this model have run until now."""
