@@ -16,15 +16,14 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.backlog import read_backlog
 from api.presence import Presence
 from api.worker_metrics import worker_families
 from catalog.terms import Lane
-from tasks import queues
 from tasks.db import AsyncDatabase
-from tasks.errors import BrokerUnavailable, TaskError
+from tasks.errors import TaskError
 from tasks.jobs import State
 from tasks.messages import Submission
 from tasks.store.sweep import counts
@@ -140,18 +139,16 @@ class Scrape:
         return [family]
 
     async def _queues(self) -> list[Metric]:
-        names = queues.queue_names()
+        backlog = await read_backlog(self._redis)
         family = GaugeMetricFamily("roost_queue_messages", "Messages that no worker has taken", labels=["queue"])
-        try:
-            async with self._redis.pipeline(transaction=False) as pipe:
-                for name in names:
-                    pipe.llen(name)
-                depths: Sequence[int] = await pipe.execute()
-        except (RedisError, OSError) as error:
-            raise BrokerUnavailable from error
-        for name, depth in zip(names, depths, strict=True):
+        for name, depth in backlog.queues.items():
             family.add_metric([name], depth)
-        return [family]
+        models = GaugeMetricFamily(
+            "roost_model_messages", "Messages of a model that no worker has taken", labels=["queue", "model"]
+        )
+        for place, depth in backlog.models.items():
+            models.add_metric(place, depth)
+        return [family, models]
 
     async def _workers(self) -> list[Metric]:
         return worker_families(await self._presence.live())

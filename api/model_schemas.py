@@ -81,6 +81,7 @@ class ModelObject(Reply):
     state: Annotated[str, Field(description=f"Over all workers, the one nearest to serving: {_STATES}")]
     bytes: Annotated[ModelBytes, Field(description="Summed over all workers")]
     waiting: Annotated[int, Field(description="Items that wait for it on all workers")]
+    queued: Annotated[int, Field(description="Its jobs in the queues that no worker has taken")]
     workers: list[ModelWorker]
     too_large: Annotated[
         list[TooLarge],

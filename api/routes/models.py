@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.backlog import Backlog, read_backlog
 from api.media import Media, dumps
 from api.model_schemas import ModelList, ModelObject
 from api.presence import Worker
@@ -31,8 +32,9 @@ LOADED = "resident"
 async def listing(request: Request) -> Response:
     """Every model of the catalog, by id. Where it is loaded comes from the workers' heartbeats."""
     it = services(request)
-    workers = await _workers(it)
-    body = {"object": "list", "data": [model_object(spec, workers, _cost(it, spec)) for spec in it.catalog.specs]}
+    workers, backlog = await _now(it)
+    told = [model_object(spec, workers, backlog, it.prices.of(it.catalog.find(spec.id))) for spec in it.catalog.specs]
+    body = {"object": "list", "data": told}
     return Response(dumps(body), media_type=Media.JSON.value)
 
 
@@ -40,24 +42,21 @@ async def listing(request: Request) -> Response:
 async def one(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
     """One model, by its id; its slash may be written plain or as %2F. `id:profile` finds the model of the profile."""
     it = services(request)
-    spec = it.catalog.find(id).spec
-    return Response(dumps(model_object(spec, await _workers(it), _cost(it, spec))), media_type=Media.JSON.value)
+    choice = it.catalog.find(id)
+    told = model_object(choice.spec, *await _now(it), it.prices.of(choice))
+    return Response(dumps(told), media_type=Media.JSON.value)
 
 
-async def _workers(it: Services) -> Sequence[Worker]:
-    """The live workers; none when their heartbeats cannot be read, since the catalog is worth telling by itself."""
+async def _now(it: Services) -> tuple[Sequence[Worker], Backlog]:
+    """The live workers and what waits; nothing when the broker is away: the catalog is worth telling by itself."""
     try:
-        return await it.presence.live()
+        return await it.presence.live(), await read_backlog(it.redis)
     except BrokerUnavailable:
-        log.warning("models are told without where they are loaded: no heartbeats can be read")
-        return ()
+        log.warning("models are told without where they are loaded: the broker cannot be reached")
+        return (), Backlog()
 
 
-def _cost(it: Services, spec: Spec) -> CostCoefficients:
-    return it.prices.of(it.catalog.find(spec.id))
-
-
-def model_object(spec: Spec, workers: Sequence[Worker], cost: CostCoefficients) -> dict[str, Any]:
+def model_object(spec: Spec, workers: Sequence[Worker], backlog: Backlog, cost: CostCoefficients) -> dict[str, Any]:
     """The model object of a reply. `cost` is what jobs of it are priced by now."""
     encode = spec.tasks.encode
     here = [
@@ -85,6 +84,7 @@ def model_object(spec: Spec, workers: Sequence[Worker], cost: CostCoefficients) 
         "cost": cost.model_dump(),
         "loaded": any(model.get("state") == LOADED for _, model in here),
         **summed([model for _, model in here]),
+        "queued": backlog.of(spec.id),
         "workers": [_holder(worker, model) for worker, model in here],
         "too_large": [
             {"worker": worker.name, "reason": reason}

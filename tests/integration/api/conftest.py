@@ -159,6 +159,9 @@ class Consumer:
         self.broker: redis.Redis = redis.Redis.from_url(plain_redis(self.settings.broker_url))
         self.database = Database(self.settings.database_url, 2)
         self.committer = Committer(self.database, Wakes(redis.Redis.from_url(self.settings.redis_url)), self._acked)
+        self._lists = {
+            keys.messages(queue, model).encode(): queue for queue in queue_names() for model in ("", *self.catalog.keys)
+        }
         self._open = threading.Event()
         self._open.set()
         self._closed = False
@@ -190,7 +193,9 @@ class Consumer:
     def _run(self) -> None:
         while not self._closed:
             try:
-                found: Any = self.broker.brpop(queue_names(), timeout=0.1)
+                found: Any = self.broker.brpop(list(self._lists), timeout=0.1)
+                if found is not None:
+                    self.broker.rpop(keys.tally(self._lists[found[0]]))
             except redis.RedisError:
                 time.sleep(0.02)
                 continue
@@ -297,4 +302,4 @@ def until() -> Until:
 @pytest.fixture
 def messages(broker: redis.Redis) -> Callable[[], int]:
     """How many messages are in the queues."""
-    return lambda: sum(int(broker.llen(name)) for name in queue_names())
+    return lambda: sum(int(broker.llen(name)) for queue in queue_names() for name in (queue, keys.tally(queue)))
