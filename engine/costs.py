@@ -1,14 +1,23 @@
-"""What batches cost on this device: a prior at first, then what the batches that really ran have taught."""
+"""What batches cost on this device: a prior at first, then what the batches that really ran have taught.
+
+For each model there is a fit (`engine.fitting`) of each kind of pass, by the threads it computed with and by whether
+others ran beside it, since lanes that share a CPU's memory slow one another down. What passes of a size take more or
+less than fitted is a factor upon it, and which size is the quickest is learned beside it (`engine.sizing`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from catalog.cost import coefficients
 from catalog.schema import CostCoefficients, Spec
+from engine import fitting, sizing
+from engine.fitting import Fit, Row
+from engine.sizing import LADDER, Factors, Sizing
 
 
 class Pass(StrEnum):
@@ -25,7 +34,8 @@ class Pass(StrEnum):
 class Ran:
     """One pass that ran well. `lengths` are those of its items; `padded` says that each was padded to the longest.
 
-    `threads` is how many it could compute with. `crowded` tells that other passes ran beside it.
+    `threads` is how many it could compute with. `crowded` tells that other passes ran beside it. In a step the lengths
+    are those of what each sequence has until now.
     """
 
     model: str
@@ -39,30 +49,313 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class CostRecord:
-    """What is kept of one model across restarts: plain numbers, opaque to all but this module's author."""
+    """What is kept of one model across restarts: plain numbers, opaque to all but this module's author.
+
+    `price` is what jobs are priced by: see `CostBook.price`.
+    """
 
     model: str
     device: str
     state: dict[str, Any]
+    price: CostCoefficients | None = None
+
+
+FIRST_TOKENS = 1024
+FIRST_TOKENS_ON_A_CARD = 16_384
+"""The size of batch to begin with: see docs/benchmarks.md."""
+
+CHEAP_MS = 10.0
+"""A size is not looked for where a batch of the first one takes less than this."""
+
+SETTLED = 16
+"""Passes after which a fit is good enough to compare sizes by."""
+
+SPEEDUP = 0.7
+"""N threads are N to this power as fast as one: two lanes of one thread beat one of two by a fifth to a quarter."""
+
+_VERSION = 1
+_CROWDED_FOR = 64
+_TINY = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """Which passes a fit is of."""
+
+    kind: Pass
+    threads: int
+    crowded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A fit with the factors of sizes upon it, and the coefficients that both give at the size in use."""
+
+    fit: Fit
+    factors: Factors
+    found: CostCoefficients
+
+
+class _Model:
+    """What is known of one model. For `crowds` passes to come only crowded ones tell of sizes."""
+
+    __slots__ = ("changed", "crowds", "known", "size")
+
+    def __init__(self) -> None:
+        self.known: dict[_Key, _Known] = {}
+        self.size: Sizing | None = None
+        self.crowds = 0
+        self.changed = False
+
+    @property
+    def seen(self) -> int:
+        """How many passes have taught it."""
+        return sum(known.fit.seen for known in self.known.values())
+
+    def best(self, kind: Pass, threads: int | None = None) -> tuple[_Key, _Known] | None:
+        """What most passes have taught, of this kind and with so many threads."""
+        fits = [
+            (key, known)
+            for key, known in self.known.items()
+            if key.kind is kind and (threads is None or key.threads == threads)
+        ]
+        return max(fits, key=lambda one: one[1].fit.seen, default=None)
 
 
 class CostBook:
-    """The costs of all models on one device. Thread-safe; every method takes some microseconds."""
+    """The costs of all models on one kind of device. Thread-safe; every method takes some microseconds.
 
-    def __init__(self, device: str, records: Iterable[CostRecord] = ()) -> None:
+    `device` is what the hardware is called, `lanes` how many passes may run on it side by side.
+    """
+
+    def __init__(self, device: str, records: Iterable[CostRecord] = (), *, lanes: int = 1) -> None:
         self._device = device
+        self._lanes = max(1, lanes)
+        self._lock = threading.Lock()
+        self._models: dict[str, _Model] = {}
+        self.teach(records)
+
+    def teach(self, records: Iterable[CostRecord]) -> None:
+        """Take over what was kept of models of which less is known here. What cannot be read is left out."""
+        for record in records:
+            if record.device != self._device:
+                continue
+            try:
+                model = _restored(record.state)
+            except (ValueError, TypeError, KeyError, AttributeError):
+                continue
+            with self._lock:
+                there = self._models.get(record.model)
+                if there is None or there.seen < model.seen:
+                    self._models[record.model] = model
 
     def coefficients(self, model: str, spec: Spec, kind: Pass = Pass.RUN, threads: int = 1) -> CostCoefficients:
-        """The coefficients to plan with: the prior until batches have run, then the fit."""
-        return coefficients(spec, self._device)
+        """The coefficients to plan with: the prior until batches have run, then the fit, at the size in use.
+
+        A step takes `base + Σ item(length, 1)`.
+        """
+        with self._lock:
+            there = self._models.get(model)
+            best = there.best(kind, threads) if there is not None else None
+            return best[1].found if best else self._guess(there, spec, kind, threads)
+
+    def predict(
+        self,
+        model: str,
+        spec: Spec,
+        lengths: Sequence[int],
+        *,
+        kind: Pass = Pass.RUN,
+        padded: bool = True,
+        threads: int = 1,
+    ) -> float:
+        """Milliseconds of a pass over items of these lengths, with what its size adds or takes."""
+        row = row_of(kind, lengths, padded)
+        with self._lock:
+            there = self._models.get(model)
+            best = there.best(kind, threads) if there is not None else None
+            if best is None:
+                return _dot(_thetas(self._guess(there, spec, kind, threads), kind), row)
+            return best[1].fit.predict(row) * best[1].factors.of(row[1])
 
     def batch_tokens(self, model: str, least: int, most: int) -> int | None:
-        """The size of batch, in padded tokens, that has proved the quickest for each token; None while unknown."""
-        return None
+        """The size of batch, in padded tokens, that has proved the quickest for each token; None while unknown.
+
+        Now and then it is a neighbour of that, to be compared with it. None as well for a model so cheap that its
+        batches need no bound.
+        """
+        with self._lock:
+            there = self._models.get(model)
+            if there is None or there.size is None:
+                return None
+            best = there.best(Pass.RUN)
+            if best is None or best[1].found.per_token * self._first_tokens < CHEAP_MS:
+                return None
+            return min(max(there.size.tokens, least), most)
+
+    def price(self, model: str) -> CostCoefficients | None:
+        """What jobs of the model are priced by: device-milliseconds under load. None if unknown.
+
+        Under load passes run side by side, each slower than it would be alone, and the device does as many at once as
+        it has lanes: so a crowded pass counts for its share of the device, and any other one for all of it. For a model
+        that generates, a new token costs its share of the usual step.
+        """
+        with self._lock:
+            there = self._models.get(model)
+            return None if there is None else self._price(there)
 
     def observe(self, ran: Ran, spec: Spec) -> None:
         """Learn from a pass that ran."""
+        if not ran.lengths or not ran.seconds > 0:
+            return
+        ms, row = ran.seconds * 1000, row_of(ran.kind, ran.lengths, ran.padded)
+        key = _Key(ran.kind, ran.threads, ran.crowded)
+        with self._lock:
+            there = self._models.setdefault(ran.model, _Model())
+            known = there.known.get(key) or self._beginning(there, spec, key)
+            fit, factors = known.fit, known.factors
+            if fit.seen >= SETTLED and ran.kind is Pass.RUN:
+                factors = factors.learn(row[1], ms / fit.predict(row))
+                self._size(there, fit, row, ms, ran.crowded)
+            fit = fit.learn(row, ms)
+            at = row[1] if there.size is None else float(LADDER[there.size.size])
+            found = _coefficients(fit.coefficients, ran.kind, factors.of(at))
+            there.known[key] = _Known(fit, factors, found)
+            there.changed = True
 
     def changed(self) -> list[CostRecord]:
         """The records that have changed since the last call."""
-        return []
+        records = []
+        with self._lock:
+            for name, model in self._models.items():
+                if model.changed:
+                    model.changed = False
+                    records.append(CostRecord(name, self._device, _state(model), self._price(model)))
+        return records
+
+    @property
+    def _first_tokens(self) -> int:
+        return FIRST_TOKENS if self._device.startswith("cpu") else FIRST_TOKENS_ON_A_CARD
+
+    def _size(self, there: _Model, fit: Fit, row: Row, ms: float, crowded: bool) -> None:
+        """Compare the pass with others by its size, if it ran under the same circumstances."""
+        there.crowds = _CROWDED_FOR if crowded else max(0, there.crowds - 1)
+        if there.crowds and not crowded:
+            return
+        if there.size is None:
+            there.size = sizing.sizing(self._first_tokens)
+        # The items' own part: what a unit of work is must not depend on the size of its batch.
+        work = (fit.coefficients[1] + _TINY) * row[1] + fit.coefficients[2] * row[2]
+        there.size = there.size.learn(row[1], ms / work)
+
+    def _beginning(self, there: _Model, spec: Spec, key: _Key) -> _Known:
+        """A fit of which nothing has run: the guess, worth a few passes."""
+        guess = self._guess(there, spec, key.kind, key.threads)
+        lengths = [max(1, min(spec.max_length, 512) // part) for part in (16, 4, 1)]
+        rows = [row_of(key.kind, [length] * count, True) for length, count in zip(lengths, (8, 4, 1), strict=True)]
+        return _Known(fitting.prior(_thetas(guess, key.kind), rows), Factors(), guess)
+
+    def _guess(self, there: _Model | None, spec: Spec, kind: Pass, threads: int) -> CostCoefficients:
+        """The coefficients of passes that have never run: from those with other threads, else the prior."""
+        other = None if there is None else there.best(kind)
+        if other is not None:
+            key, known = other
+            return _with_threads(known.found, key.threads / threads)
+        guess = coefficients(spec, self._device)
+        if kind is Pass.STEP:
+            # All weights are read once for a step, whatever the number of its sequences.
+            guess = CostCoefficients(
+                base=guess.base + guess.per_new, per_token=guess.per_square, per_new=guess.per_token
+            )
+        # What a spec says of itself holds for the threads that it has.
+        return guess if spec.cost is not None else _with_threads(guess, 1 / threads)
+
+    def _price(self, there: _Model) -> CostCoefficients | None:
+        run = self._share(there, Pass.RUN)
+        if run is not None:
+            return run[0]
+        read, step = self._share(there, Pass.READ), self._share(there, Pass.STEP)
+        if read is None or step is None:
+            return None if read is None else read[0]
+        typical = step[1].fit.typical
+        whole = step[0].base + step[0].per_new * typical[1] + step[0].per_token * typical[2]
+        return read[0].model_copy(update={"per_new": whole / max(1.0, typical[1])})
+
+    def _share(self, there: _Model, kind: Pass) -> tuple[CostCoefficients, _Known] | None:
+        """What passes of a kind take of the device, crowded ones first."""
+        fits = [(key, known) for key, known in there.known.items() if key.kind is kind]
+        crowded = [(key, known) for key, known in fits if key.crowded and known.fit.seen >= SETTLED]
+        best = max(crowded or fits, key=lambda one: one[1].fit.seen, default=None)
+        if best is None:
+            return None
+        key, known = best
+        return _scaled(known.found, 1 / self._lanes if key.crowded else 1.0), known
+
+
+def row_of(kind: Pass, lengths: Sequence[int], padded: bool) -> Row:
+    """What the coefficients of a pass are multiplied with.
+
+    Tokens and the sum of their squares; for a step, sequences and what they hold.
+    """
+    if kind is Pass.STEP:
+        return (1.0, float(len(lengths)), float(sum(lengths)))
+    if padded:
+        longest = max(lengths)
+        return (1.0, float(len(lengths) * longest), float(len(lengths) * longest * longest))
+    return (1.0, float(sum(lengths)), float(sum(length * length for length in lengths)))
+
+
+def _thetas(found: CostCoefficients, kind: Pass) -> Row:
+    if kind is Pass.STEP:
+        return (found.base, found.per_new, found.per_token)
+    return (found.base, found.per_token, found.per_square)
+
+
+def _coefficients(thetas: Row, kind: Pass, factor: float) -> CostCoefficients:
+    base, first, second = (factor * one for one in thetas)
+    if kind is Pass.STEP:
+        return CostCoefficients(base=base, per_token=second, per_new=first)
+    return CostCoefficients(base=base, per_token=first, per_square=second)
+
+
+def _scaled(found: CostCoefficients, factor: float) -> CostCoefficients:
+    return CostCoefficients(
+        base=found.base * factor,
+        per_token=found.per_token * factor,
+        per_square=found.per_square * factor,
+        per_new=found.per_new * factor,
+    )
+
+
+def _with_threads(found: CostCoefficients, fewer: float) -> CostCoefficients:
+    """The coefficients with `fewer` times fewer threads. What a pass takes whatever its size is done by one of them."""
+    return _scaled(found, fewer**SPEEDUP).model_copy(update={"base": found.base})
+
+
+def _dot(thetas: Row, row: Row) -> float:
+    return thetas[0] * row[0] + thetas[1] * row[1] + thetas[2] * row[2]
+
+
+def _state(model: _Model) -> dict[str, Any]:
+    return {
+        "version": _VERSION,
+        "fits": [
+            [key.kind.value, key.threads, key.crowded, known.fit.state(), known.factors.state()]
+            for key, known in model.known.items()
+        ],
+        "size": None if model.size is None else model.size.state(),
+    }
+
+
+def _restored(state: Mapping[str, Any]) -> _Model:
+    """The model of a state. Raises ValueError, TypeError or KeyError for what is none."""
+    if state["version"] != _VERSION:
+        raise ValueError("a state of another version")
+    model = _Model()
+    model.size = None if state["size"] is None else sizing.restored(state["size"])
+    for kind, threads, crowded, fit, factors in state["fits"]:
+        key = _Key(Pass(kind), int(threads), bool(crowded))
+        kept, upon = fitting.restored(fit), sizing.restored_factors(factors)
+        at = 0.0 if model.size is None else float(LADDER[model.size.size])
+        model.known[key] = _Known(kept, upon, _coefficients(kept.coefficients, key.kind, upon.of(at)))
+    return model

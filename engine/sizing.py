@@ -1,0 +1,226 @@
+"""Which size of batch is the quickest for its work, learned from passes that ran. Pure.
+
+The time of a token falls with the size of its batch while the pass's own cost is shared by more, and rises again once
+activations leave the cache. Where that turns depends on the machine and the model, so neighbouring sizes are tried now
+and then and compared with the passes just before (a machine that slows down slows both), until it is plain which is the
+better one. Sizes are padded tokens, or
+what the model counts in, on a ladder of powers of two and the halves between.
+
+`Factors` is the other use of the same look: by how much passes of a size take longer or shorter than was fitted.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+LADDER = tuple(sorted({int(2**power * half) for power in range(7, 15) for half in (1, 1.5)} | {32_768}))
+"""128, 192, 256, 384, … 32,768."""
+
+_LOGS = [math.log(size) for size in LADDER]
+_EDGES = [(one + other) / 2 for one, other in pairwise(_LOGS)]
+
+GAIN = math.log(1.03)
+"""A larger batch must be this much quicker for its work: all its items wait for its end."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 4, 64
+"""Full batches between two tries of another size, in the beginning and after many tries that changed nothing."""
+
+_TRY = 4
+"""Passes that a try lasts."""
+
+_WAYS = (2, 1)
+"""How many steps of the ladder a try is away: far first, where the difference is plain."""
+
+_LEAST_EVIDENCE = 4
+_MEMORY = 96
+_LEVEL_MEMORY = 16
+_CALM = 4
+_WILD = math.log(3)
+_LEAST_VARIANCE = 0.02**2
+"""No few passes are believed to be more alike than this."""
+
+
+def step_of(tokens: float) -> int:
+    """The step of the ladder that this size is nearest to."""
+    return bisect_left(_EDGES, math.log(max(tokens, 1.0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """How another size compares: mean and variance of the logarithm of its unit cost over that of the size in use."""
+
+    mean: float = 0.0
+    variance: float = 0.0
+    count: int = 0
+
+    @property
+    def doubt(self) -> float:
+        """The standard error of the mean."""
+        return math.sqrt(max(self.variance, _LEAST_VARIANCE) / self.count) if self.count else math.inf
+
+    def seen(self, difference: float) -> Rival:
+        """After one more pass of that size."""
+        count = min(self.count + 1, _MEMORY)
+        off = difference - self.mean
+        mean = self.mean + off / count
+        return Rival(mean, self.variance + (off * (difference - mean) - self.variance) / count, count)
+
+    def better(self, by: float) -> bool | None:
+        """Whether it beats the size in use by more than `by`; None while nobody can tell."""
+        if self.count < _LEAST_EVIDENCE:
+            return None
+        gain = -self.mean - by
+        # Few passes are of few tries, and those of one try share the error of what they were compared with.
+        if abs(gain) > (2 + 8 / self.count) * self.doubt:
+            return gain > 0
+        return None if self.count < _MEMORY and gain > 0 else False
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """The size in use, and what is known of its neighbours. All numbers but `level` are steps or counts.
+
+    `level` is the logarithm of what a unit of work takes at `size`, over recent passes; `calm` counts those since the
+    last move. `turn` says which neighbour is tried next, beginning with those in the direction `upward`; a try of size
+    `trying` has `left` passes to go. The next one comes after `pause` full batches, of which there have been `since`.
+    """
+
+    size: int
+    level: float = 0.0
+    calm: int = 0
+    since: int = 0
+    pause: int = _FIRST_PAUSE
+    turn: int = 0
+    trying: int | None = None
+    left: int = 0
+    upward: bool = False
+    rivals: Mapping[int, Rival] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> int:
+        """How large the next batch may be."""
+        return LADDER[self.size if self.trying is None else self.trying]
+
+    def learn(self, tokens: float, unit: float) -> Sizing:
+        """After a pass of this size whose work took `unit` milliseconds for each unit of it (batch cost included)."""
+        if not (math.isfinite(unit) and unit > 0 and math.isfinite(tokens) and tokens > 0):
+            return self
+        cost, step = math.log(unit), step_of(tokens)
+        if step == self.size:
+            return self._tried()._used(cost)
+        if step not in self._neighbours() or self.calm < _CALM:
+            return self._tried()
+        difference = min(max(cost - self.level, -_WILD), _WILD)
+        rival = self.rivals.get(step, Rival()).seen(difference)
+        if rival.better(self._margin(step)):
+            # Where it went well it goes on: the first tries of the new size are in the same direction.
+            return Sizing(size=step, upward=step > self.size)
+        return replace(self, rivals={**self.rivals, step: rival})._tried()
+
+    def _used(self, cost: float) -> Sizing:
+        """A full batch of the size in use. It shows that there is enough work to try others."""
+        calm = min(self.calm + 1, _LEVEL_MEMORY)
+        off = min(max(cost - self.level, -_WILD), _WILD) if self.calm else cost
+        now = replace(self, calm=calm, level=self.level + off / calm if self.calm else cost, since=self.since + 1)
+        if self.trying is not None or calm < _CALM or now.since < self.pause:
+            return now
+        neighbours = self._neighbours()
+        return replace(now, trying=neighbours[self.turn % len(neighbours)], left=_TRY, since=0)
+
+    def _tried(self) -> Sizing:
+        """One pass of the try is over, whatever size it had: without enough work waiting it is a smaller one.
+
+        A size that may yet prove better is tried again at once; otherwise it is the next one's turn, and after a round
+        without any gain the pauses grow.
+        """
+        if self.trying is None:
+            return self
+        if self.left > 1:
+            return replace(self, left=self.left - 1)
+        rival = self.rivals.get(self.trying)
+        hopeful = rival is not None and rival.better(self._margin(self.trying)) is None
+        over = replace(self, trying=None, left=0, since=0)
+        if hopeful:
+            return over
+        turn = (self.turn + 1) % len(self._neighbours())
+        return replace(over, turn=turn, pause=self.pause if turn else min(self.pause * 2, _LONGEST_PAUSE))
+
+    def _margin(self, step: int) -> float:
+        return GAIN if step > self.size else 0.0
+
+    def _neighbours(self) -> list[int]:
+        """The sizes to try, in their order."""
+        ahead = 1 if self.upward else -1
+        ways = [self.size + side * way for way in _WAYS for side in (ahead, -ahead)]
+        return [step for step in ways if 0 <= step < len(LADDER)]
+
+    def state(self) -> list[float]:
+        """What is kept of it: the size in use and how settled it is."""
+        return [self.size, self.pause]
+
+
+def sizing(tokens: int) -> Sizing:
+    """A beginning with batches of this size."""
+    return Sizing(size=step_of(tokens))
+
+
+def restored(state: Sequence[float]) -> Sizing:
+    """What was kept. Raises ValueError for what is none of ours."""
+    size, pause = (int(number) for number in state)
+    if not (0 <= size < len(LADDER) and _FIRST_PAUSE <= pause <= _LONGEST_PAUSE):
+        raise ValueError("no state of a sizing")
+    return Sizing(size=size, pause=pause)
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """By how much a pass takes longer than fitted, by its size: mean logarithms and the passes they are of."""
+
+    means: Mapping[int, float] = field(default_factory=dict)
+    counts: Mapping[int, int] = field(default_factory=dict)
+
+    def of(self, tokens: float) -> float:
+        """The factor for a size: between two steps in proportion, and outside those that were seen as at the last."""
+        if not self.means:
+            return 1.0
+        steps = sorted(self.means)
+        place = math.log(max(tokens, 1.0))
+        above = next((step for step in steps if _LOGS[step] >= place), None)
+        if above is None or above == steps[0]:
+            return math.exp(self._mean(steps[-1] if above is None else above))
+        below = steps[steps.index(above) - 1]
+        share = (place - _LOGS[below]) / (_LOGS[above] - _LOGS[below])
+        return math.exp((1 - share) * self._mean(below) + share * self._mean(above))
+
+    def learn(self, tokens: float, ratio: float) -> Factors:
+        """After a pass of this size that took `ratio` times what was fitted."""
+        if not (math.isfinite(ratio) and ratio > 0 and math.isfinite(tokens)):
+            return self
+        step = step_of(tokens)
+        count = min(self.counts.get(step, 0) + 1, _MEMORY)
+        mean = self.means.get(step, 0.0)
+        mean += (min(max(math.log(ratio), -_WILD), _WILD) - mean) / count
+        return Factors({**self.means, step: mean}, {**self.counts, step: count})
+
+    def _mean(self, step: int) -> float:
+        """The mean, nearer to none the fewer passes it is of."""
+        count = self.counts[step]
+        return self.means[step] * count / (count + _CALM)
+
+    def state(self) -> list[list[float]]:
+        """The factors as plain numbers."""
+        return [[step, self.means[step], self.counts[step]] for step in sorted(self.means)]
+
+
+def restored_factors(state: Sequence[Sequence[float]]) -> Factors:
+    """The factors of a state. Raises ValueError for what is none of ours."""
+    means, counts = {}, {}
+    for step, mean, count in state:
+        if not (0 <= step < len(LADDER) and math.isfinite(mean) and 1 <= count <= _MEMORY):
+            raise ValueError("no state of factors")
+        means[int(step)], counts[int(step)] = float(mean), int(count)
+    return Factors(means, counts)
