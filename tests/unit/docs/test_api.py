@@ -9,6 +9,8 @@ import pytest
 
 from api.app import create_app
 from api.errors import STATUS
+from api.model_schemas import ModelObject, WorkerObject
+from api.schemas import Timings
 from catalog.loader import Catalog
 from catalog.options import EncodeOptions, OutputDtype
 from tasks.settings import Settings
@@ -35,6 +37,24 @@ def test_every_error_code_has_its_status(page: str) -> None:
 def test_every_option_is_listed_and_no_other(page: str) -> None:
     section = page.partition("## Options of `encode`")[2].partition("A vector is cut")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(EncodeOptions.model_fields)
+
+
+def test_the_worker_of_the_page_is_one(page: str) -> None:
+    [shown] = [
+        block for block in re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL) if '"memory"' in block
+    ]
+    WorkerObject.model_validate_json(shown)
+
+
+def test_every_part_of_the_timings_is_explained_in_order(page: str) -> None:
+    section = page.partition("### Where the time went")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(Timings.model_fields)[:-1]
+
+
+def test_every_field_of_a_model_that_changes_is_explained(page: str) -> None:
+    section = page.partition("\n## Models")[2].partition("A model's state on a worker")[0]
+    named = set(re.findall(r"`(\w+)`", section))
+    assert named >= set(ModelObject.model_fields) - {"id", "object", "family", "description", "outputs"}
 
 
 def test_every_output_type_is_explained(page: str) -> None:
