@@ -35,6 +35,9 @@ class Account(Protocol):
     def others(self) -> Share:
         """What the other live processes on the device hold together."""
 
+    def tell_foreign(self) -> str:
+        """Who else is on the device, for a message. May take milliseconds."""
+
     def close(self) -> None:
         """Hold nothing any more and leave the account."""
 
@@ -60,6 +63,12 @@ class SoleAccount:
     def others(self) -> Share:
         """Nobody."""
         return Share()
+
+    def tell_foreign(self) -> str:
+        """What is used beside this process's share, and by whom."""
+        from engine.shares import foreign, tell_foreign
+
+        return tell_foreign(foreign(self._device.probe(), self._share), self._device.users())
 
     def close(self) -> None:
         """Nothing to leave."""

@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.account import Account, Share
+from engine.memory import Memory
+from engine.shares import foreign, together
 
 
 @dataclass(slots=True)
@@ -152,10 +154,19 @@ class Ledger:
         """What other processes of ours hold on the device."""
         return Share() if self._account is None else self._account.others()
 
+    def foreign(self, memory: Memory) -> int:
+        """Bytes used on the device that are nobody's of ours."""
+        return foreign(memory, together((self._said, self.others())))
+
+    def tell_foreign(self) -> str:
+        """Who else is on the device, for a message."""
+        return "" if self._account is None else self._account.tell_foreign()
+
     def close(self) -> None:
-        """Leave the account."""
+        """Leave the account; what is done from here on asks nobody."""
         if self._account is not None:
             self._account.close()
+            self._account = None
 
     @property
     def _staying(self) -> int:

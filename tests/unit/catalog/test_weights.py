@@ -119,6 +119,19 @@ def test_a_whole_copy_in_the_cache_needs_no_network(locator: Locator, hub: FakeH
     assert len(hub.asked) == asked
 
 
+def test_what_is_here_is_found_without_asking_the_hub(locator: Locator, hub: FakeHub, tmp_path: Path) -> None:
+    write(tmp_path / "own", FILES)
+    assert locator.locate_here(spec(path=str(tmp_path / "own"))) == tmp_path / "own"
+    with pytest.raises(WeightsUnavailable) as caught:
+        locator.locate_here(spec(hub="org/m"))
+    assert caught.value.reason is WeightsReason.NOT_FOUND
+    assert not hub.asked
+    fetched = locator.locate(spec(hub="org/m"))
+    asked = len(hub.asked)
+    assert locator.locate_here(spec(hub="org/m")) == fetched
+    assert len(hub.asked) == asked
+
+
 def test_the_tokenizer_is_fetched_without_weights(locator: Locator, hub: FakeHub) -> None:
     file = locator.tokenizer_file(spec(hub="org/m"))
     assert file is not None

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from engine.snapshot import Phase, Reason
 from tests.unit.engine.recorder import PATIENCE_S
 from tests.unit.engine.watching import MakeResidency, Watching, held, state
 
-PARKS: Mapping[str, Any] = {"bytes": 600, "parks": True}
+PARKS: dict[str, Any] = {"bytes": 600, "parks": True}
 
 
 def test_an_evicted_model_waits_in_host_memory(make_residency: MakeResidency) -> None:
@@ -83,8 +82,7 @@ def test_a_model_on_its_way_to_host_memory_holds_up_nobody(make_residency: MakeR
         held(residency, "other")
     residency.want("b")
     watching.until("started", "b")
-    assert residency.acquire("other", PATIENCE_S)
-    residency.release("other")
+    held(residency, "other")
     watching.never("ready", "b")
 
 

@@ -125,6 +125,24 @@ def test_two_loads_at_once_reserve_room_without_overshooting(make_residency: Mak
     assert len(most) == 96
 
 
+def test_room_that_one_model_leaves_is_taken_by_two_only_once_it_has_gone(
+    make_residency: MakeResidency, watching: Watching
+) -> None:
+    pool = Pool(2**40)
+    models = {"large": {"bytes": 900}, "one": {"bytes": 400}, "two": {"bytes": 400}}
+    residency = make_residency(models, loaders=2, account=pool)
+    residency.acquire("large", PATIENCE_S)
+    residency.want("one")
+    residency.want("two")
+    watching.until("started", "one")
+    watching.until("started", "two")
+    watching.never("ready", "two")
+    residency.release("large")
+    watching.until("ready", "one")
+    watching.until("ready", "two")
+    assert pool.most == 900
+
+
 def test_two_models_load_side_by_side(make_residency: MakeResidency, watching: Watching) -> None:
     residency = make_residency({"slow": {"load_seconds": 600.0}, "quick": {}}, loaders=2)
     residency.want("slow")
@@ -161,7 +179,7 @@ def test_a_load_that_another_worker_was_quicker_than_waits(make_residency: MakeR
     watching.until("ended", "a")
     assert (state(residency, "a").phase, residency.snapshot()[1].weights) == (Phase.ABSENT, 0)
     pool.taken = 0
-    watching.load_started = lambda _: None  # type: ignore[method-assign]
+    watching.load_started = lambda model: None  # type: ignore[method-assign]
     watching.until("ready", "a")
 
 
@@ -179,7 +197,7 @@ def test_foreign_memory_fails_a_load_with_who_holds_what(make_residency: MakeRes
     device = FakeDevice(1000)
     device.foreign = 700
     residency = make_residency({"a": {"bytes": 500}}, device=device)
-    with pytest.raises(LoadFailed, match="other workers hold 0, other programs 700") as caught:
+    with pytest.raises(LoadFailed, match=r"take 0, other workers hold 0; foreign 0\.0 GiB") as caught:
         residency.acquire("a", PATIENCE_S)
     assert caught.value.reason is LoadReason.OUT_OF_MEMORY
     assert caught.value.retryable
