@@ -172,6 +172,8 @@ def start_stack(request: pytest.FixtureRequest) -> Iterator[StartStack]:
                 **settings,
                 "data_dir": folder / "data",
                 "catalog": str(_catalog(folder, models or {})),
+                # What other tests do at the same time on this machine is none of this stack's business.
+                "ledger_dir": str(folder / "ledger"),
             }
             stack = Stack(Settings.model_validate(values), print)
             ending.callback(stack.stop)
