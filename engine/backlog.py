@@ -6,6 +6,7 @@ the most urgent of each length first, until a bound is met.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Hashable
@@ -69,19 +70,26 @@ class Ticket:
 
 
 class _Queue:
-    """One flow's tickets in a backlog, first come first, and which entry among the turns stands for them."""
+    """One flow's tickets in a backlog, and which entry among the turns stands for them.
+
+    Whatever the caller has set a deadline for goes first, the earliest before all; the rest as it came.
+    """
 
     __slots__ = ("tickets", "turn")
 
     def __init__(self) -> None:
-        self.tickets: deque[Ticket] = deque()
+        self.tickets: list[tuple[float, int, Ticket]] = []
         self.turn = 0
+
+    def add(self, ticket: Ticket) -> None:
+        deadline = ticket.entry.work.deadline
+        heappush(self.tickets, (math.inf if deadline is None else deadline, ticket.seq, ticket))
 
     def first(self) -> Ticket | None:
         tickets = self.tickets
-        while tickets and tickets[0].gone:
-            tickets.popleft()
-        return tickets[0] if tickets else None
+        while tickets and tickets[0][2].gone:
+            heappop(tickets)
+        return tickets[0][2] if tickets else None
 
 
 class Backlog:
@@ -103,7 +111,7 @@ class Backlog:
         self._filed = 0
 
     def add(self, ticket: Ticket) -> None:
-        """File a ticket; one flow's tickets come in the order of their deadlines."""
+        """File a ticket; one flow's tickets come in the order of their tags."""
         self._file_by_flow(ticket)
         self._arrivals.append(ticket)
         same = self._by_length.get(ticket.length)
@@ -169,8 +177,8 @@ class Backlog:
                 joining = 0
             else:
                 joining = fill.joining(length)
-                if joining == 0:
-                    # Lengths further away on this side waste more still.
+                if joining == 0 and (upward or bounds.padded):
+                    # Lengths further away on this side waste more still, or are as much too long.
                     if upward:
                         above = len(lengths)
                     else:
@@ -211,12 +219,11 @@ class Backlog:
 
     def _file_by_flow(self, ticket: Ticket) -> None:
         queue = self._flows.get(ticket.flow)
-        if queue is not None:
-            queue.tickets.append(ticket)
-            return
-        queue = self._flows[ticket.flow] = _Queue()
-        queue.tickets.append(ticket)
-        self._take_turn(ticket.flow, queue)
+        if queue is None:
+            queue = self._flows[ticket.flow] = _Queue()
+        queue.add(ticket)
+        if queue.first() is ticket:
+            self._take_turn(ticket.flow, queue)
 
     def _take_turn(self, flow: Flow, queue: _Queue) -> None:
         """Put a flow among the turns by its first ticket; forget the flow if it has none."""

@@ -2,11 +2,12 @@
 
 A batch is formed around one item, the anchor (see `engine.backlog`). Padding may waste no more than one more batch
 would have cost, or a small share of the batch: on a CPU, where compute is the limit, padding short texts to a long
-neighbour loses to no batching at all.
+neighbour loses to no batching at all. A model that pads nothing wastes nothing: any lengths share its batches.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from catalog.schema import CostCoefficients
@@ -18,31 +19,44 @@ PADDING_SHARE = 0.03
 class Bounds:
     """What a batch of one model may be now. An item that is over `tokens` by itself still runs, alone.
 
-    `tokens` counts padded ones: items times the longest. `overhead_ms` is what a batch costs besides the device.
+    `tokens` counts what is computed: items times the longest where the model pads (`padded`), the items' own lengths
+    where it does not. `overhead_ms` is what a batch costs besides the device.
     """
 
     items: int
     tokens: int
     cost: CostCoefficients
     overhead_ms: float = 0.0
+    padded: bool = True
+
+    def computed(self, lengths: Sequence[int]) -> int:
+        """The tokens that a batch of these lengths computes."""
+        return len(lengths) * max(lengths) if self.padded else sum(lengths)
+
+    def cost_ms(self, lengths: Sequence[int]) -> float:
+        """What a batch of these lengths is predicted to take on the device."""
+        return self.cost.batch(len(lengths), max(lengths)) if self.padded else self.cost.packed(lengths)
 
 
 class Fill:
     """How full one batch is, and how many items of a length may still join it. It begins with one item."""
 
-    __slots__ = ("bounds", "count", "longest", "open", "slack", "unit", "waste")
+    __slots__ = ("bounds", "count", "longest", "open", "slack", "tokens", "unit", "waste")
 
     def __init__(self, longest: int, bounds: Bounds) -> None:
         self.bounds = bounds
         self.count = 1
         self.longest = longest
+        self.tokens = longest
         self.unit = bounds.cost.item(longest)
         self.waste = 0.0
         self.slack = bounds.cost.base + bounds.overhead_ms
-        self.open = bounds.items > 1 and 2 * longest <= bounds.tokens
+        self.open = bounds.items > 1 and (2 * longest <= bounds.tokens if bounds.padded else longest < bounds.tokens)
 
     def joining(self, length: int) -> int:
-        """How many items of `length` may join, by count, padded tokens and waste."""
+        """How many items of `length` may join, by count, tokens and waste."""
+        if not self.bounds.padded:
+            return max(0, min(self.bounds.items - self.count, (self.bounds.tokens - self.tokens) // length))
         longest = max(length, self.longest)
         room = min(self.bounds.items, self.bounds.tokens // longest) - self.count
         if room <= 0:
@@ -55,6 +69,11 @@ class Fill:
 
     def joined(self, length: int, count: int) -> None:
         """Note that `count` items of `length` have joined."""
+        self.tokens += count * length
+        if not self.bounds.padded:
+            self.count += count
+            self.open = self.count < self.bounds.items and self.tokens < self.bounds.tokens
+            return
         if length > self.longest:
             unit = self.bounds.cost.item(length)
             self.waste += self.count * (unit - self.unit)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catalog.cost import coefficients
 from catalog.schema import Spec
 from engine.batcher import Bounds
+from engine.costs import CostBook, Pass
 from engine.device import Device, DeviceKind
 
 _TOKENS = {DeviceKind.CPU: 1024, DeviceKind.CUDA: 16_384, DeviceKind.FAKE: 16_384}
 """Padded tokens of a batch where nobody set them. Small batches win on a CPU: see docs/benchmarks.md."""
+
+_PROVED = {DeviceKind.CPU: (256, 8192), DeviceKind.CUDA: (2048, 131_072), DeviceKind.FAKE: (256, 131_072)}
+"""Between what sizes of batch, in tokens, what has proved the quickest is looked for."""
 
 _CHEAP_MS = 10.0
 """A batch is not cut for its tokens while all of it is predicted to cost less than this."""
@@ -53,15 +56,20 @@ def lane_count(limits: EngineLimits, device: Device) -> int:
     return 1 if device.kind is DeviceKind.CUDA else device.cores
 
 
+def lane_threads(limits: EngineLimits, device: Device) -> int:
+    """How many threads a batch computes with while others run beside it."""
+    return max(1, device.cores // lane_count(limits, device))
+
+
 def floor_tokens(limits: EngineLimits, device: Device) -> int:
     """The padded tokens for whose activations every loaded model keeps room."""
     return limits.batch_tokens or _TOKENS[device.kind]
 
 
-def bounds(spec: Spec, limits: EngineLimits, device: Device) -> Bounds:
-    """What a batch of this model may be while the device has room."""
-    cost = coefficients(spec, device.name)
-    tokens = limits.batch_tokens
+def bounds(model: str, spec: Spec, limits: EngineLimits, device: Device, costs: CostBook) -> Bounds:
+    """What a batch of this model may be while the device has room, by what is known of its cost now."""
+    cost = costs.coefficients(model, spec, Pass.RUN, lane_threads(limits, device))
+    tokens = limits.batch_tokens or costs.batch_tokens(model, *_PROVED[device.kind])
     if not tokens:
         cheap = int(_CHEAP_MS / cost.per_token) if cost.per_token > 0 else 2**62
         tokens = max(_TOKENS[device.kind], cheap)

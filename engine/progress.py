@@ -1,4 +1,7 @@
-"""How far a work has come: its outcomes so far, and where its seconds went."""
+"""How far a work has come: its outcomes so far, and where its seconds went.
+
+Passes of one work may run side by side: time with any of them running is counted once, however many there are.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,32 @@ from engine.types import Finished, Outcome, Spent, Work
 class Progress:
     """One work between `submit` and its end. Guarded by the engine's lock."""
 
-    __slots__ = ("_device_ms", "_intervals", "_loading", "_outcomes", "left", "work")
+    __slots__ = ("_covered", "_device_ms", "_loading", "_open", "_outcomes", "_since", "left", "started", "work")
 
     def __init__(self, work: Work, loading: float) -> None:
         """`loading` is for how long loads of the work's model had run when it came."""
         self.work = work
         self.left = len(work.items)
+        self.started = False
         self._loading = loading
         self._outcomes: dict[int, Outcome] = {}
-        self._intervals: list[tuple[float, float]] = []
+        self._open = 0
+        self._since = 0.0
+        self._covered = 0.0
         self._device_ms = 0.0
 
+    def began(self, now: float) -> None:
+        """A pass with items of this work begins; others of it may run already."""
+        self.started = True
+        if not self._open:
+            self._since = now
+        self._open += 1
+
     def ran(self, began: float, ended: float, share: float) -> None:
-        """A batch ran in which this work had so large a `share` of the items."""
-        self._intervals.append((began, ended))
+        """A pass that began then has ended now; this work had so large a `share` of it."""
+        self._open -= 1
+        if not self._open:
+            self._covered += ended - self._since
         self._device_ms += (ended - began) * 1000.0 * share
 
     def put(self, index: int, outcome: Outcome) -> None:
@@ -40,18 +55,8 @@ class Progress:
 
     def _end(self, outcomes: tuple[Outcome, ...], now: float, loading: float) -> Finished:
         stay = max(0.0, now - self.work.arrived)
-        device = min(stay, _covered(self._intervals))
+        covered = self._covered + (now - self._since if self._open else 0.0)
+        device = min(stay, covered)
         load = min(stay - device, max(0.0, loading - self._loading))
         spent = Spent(load=load, wait=stay - device - load, device=device)
         return Finished(self.work, outcomes, spent, self._device_ms, now)
-
-
-def _covered(intervals: list[tuple[float, float]]) -> float:
-    """The length of the union: batches of one work may run side by side."""
-    if len(intervals) == 1:
-        return intervals[0][1] - intervals[0][0]
-    total, until = 0.0, float("-inf")
-    for began, ended in sorted(intervals):
-        total += max(0.0, ended - max(began, until))
-        until = max(until, ended)
-    return total

@@ -12,8 +12,8 @@ import math
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,25 +24,34 @@ from engine.types import Batch, Outcome, Output
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _FLOATS = {"float32": "<f4", "float16": "<f2", "float64": "<f8"}
 
 
-def run_batch(
-    adapter: Adapter, batch: Batch, *, clear: Callable[[], None], relieve: Callable[[], bool]
-) -> list[Outcome]:
+@dataclass(frozen=True, slots=True)
+class Came:
+    """What a batch came to: an outcome for each entry. `clean`: all in the first run, so that its time can teach."""
+
+    outcomes: list[Outcome]
+    clean: bool
+
+
+def run_batch(adapter: Adapter, batch: Batch, *, clear: Callable[[], None], relieve: Callable[[], bool]) -> Came:
     """One outcome per entry, in order, whatever the adapter does. Raises DeviceLost, and nothing else.
 
     `clear` gives cached memory back to the device; `relieve` evicts an idle model, False when there is none.
     """
-    result = _attempt(adapter, batch)
+    result = _run(adapter, batch)
+    clean = not isinstance(result, EngineError)
     if isinstance(result, OutOfMemory):
         clear()
-        result = _attempt(adapter, batch)
+        result = _run(adapter, batch)
         while isinstance(result, OutOfMemory) and relieve():
-            result = _attempt(adapter, batch)
+            result = _run(adapter, batch)
     if isinstance(result, EngineError):
         result = _isolate(adapter, batch, result, clear)
-    return checked(result)
+    return Came(checked(result), clean)
 
 
 def checked(outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -62,30 +71,50 @@ def checked(outcomes: Sequence[Outcome]) -> list[Outcome]:
     return [NotFinite() if isinstance(o, Output) and not _finite(o.fields) else o for o in outcomes]
 
 
-def use_threads(count: int) -> None:
-    """Let torch compute with so many threads in calls from this thread. Does nothing while torch is not imported.
+def use_threads(adapter: Adapter, count: int) -> None:
+    """Have the calls that follow from this thread compute with so many threads.
 
-    Called before every batch: a part of torch's setting belongs to the thread, another to the process.
+    Called before every batch: a part of torch's setting belongs to the thread, another to the process. torch is told
+    once it is imported; a family over another runtime has a hook of its own.
     """
     setter = getattr(sys.modules.get("torch"), "set_num_threads", None)
     if setter is not None:
         setter(count)
+    adapter.use_threads(count)
 
 
-def _attempt(adapter: Adapter, batch: Batch) -> list[Outcome] | EngineError:
-    """The adapter's outcomes, or the error that the whole batch met. Raises DeviceLost."""
+def attempt(call: Callable[[], Sequence[T]], count: int, model: str) -> list[T] | EngineError:
+    """What a call for `count` items gave, or the error that all of them met. Raises DeviceLost."""
     try:
-        outcomes = list(adapter.run(batch))
+        found = list(call())
     # Not only Exception: panics of Rust libraries and exits are none.
     except BaseException as error:
         lost = device_lost(error)
         if lost is not None:
             raise lost from error
         # What is returned holds no traceback: its frames would keep the batch's tensors in memory.
-        return _of_item(error, batch)
-    if len(outcomes) != len(batch.entries):
-        return WrongCount(f"The model gave {len(outcomes)} results for {len(batch.entries)} items.")
-    return outcomes
+        return of_item(error, model, count)
+    if len(found) != count:
+        return WrongCount(f"The model gave {len(found)} results for {count} items.")
+    return found
+
+
+def of_item(error: BaseException, model: str, count: int = 1) -> EngineError:
+    """What an item gets to hear that meets this error by itself."""
+    if out_of_memory(error):
+        return OutOfMemory()
+    if isinstance(error, EngineError):
+        error.__traceback__ = error.__context__ = error.__cause__ = None
+        return error
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "unknown place"
+    name = type(error).__name__
+    log.warning("%s raised %s at %s in a batch of %d", model, name, where, count)
+    return ModelFailed(f"The model raised {name} on this item.")
+
+
+def _run(adapter: Adapter, batch: Batch) -> list[Outcome] | EngineError:
+    return attempt(lambda: adapter.run(batch), len(batch.entries), batch.model)
 
 
 def _isolate(adapter: Adapter, batch: Batch, failure: EngineError, clear: Callable[[], None]) -> list[Outcome]:
@@ -99,23 +128,9 @@ def _isolate(adapter: Adapter, batch: Batch, failure: EngineError, clear: Callab
         half = replace(batch, entries=part)
         if isinstance(failure, OutOfMemory):
             clear()
-        result = _attempt(adapter, half)
+        result = _run(adapter, half)
         outcomes += _isolate(adapter, half, result, clear) if isinstance(result, EngineError) else result
     return outcomes
-
-
-def _of_item(error: BaseException, batch: Batch) -> EngineError:
-    """What an item gets to hear that meets this error by itself."""
-    if out_of_memory(error):
-        return OutOfMemory()
-    if isinstance(error, EngineError):
-        error.__traceback__ = error.__context__ = error.__cause__ = None
-        return error
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "unknown place"
-    name = type(error).__name__
-    log.warning("%s raised %s at %s in a batch of %d", batch.model, name, where, len(batch.entries))
-    return ModelFailed(f"The model raised {name} on this item.")
 
 
 def _only_vectors(output: Output) -> bool:

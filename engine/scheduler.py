@@ -4,7 +4,11 @@ Deadlines are on a virtual clock that advances with the service given. A caller'
 flow; its first item's deadline is the service the flow has had, plus the item's cost over the weight of its priority,
 and a flow that comes anew starts at the clock's time. The earliest deadline among the models that can run goes first,
 so callers of equal standing take turns by cost, and one job does not wait for another caller's thousand. Within a flow
-the order is that of arrival. Waiting makes an item more urgent by itself, since the clock moves on.
+the order is that of arrival, but that what its caller has set a deadline for goes first. Waiting makes an item more
+urgent by itself, since the clock moves on.
+
+A model that works step by step claims its steps (see `engine.seats`). After each step a batch has the next turn, so
+that it waits no longer than one; once batches have run ahead by `step_lead_ms` that way, the clock alone decides.
 
 Two shares bound every wait. While interactive work waits, the bulk lane still gets `bulk_share` of the device; and
 `oldest_share` of it goes to whatever has waited longest, however the deadlines lie.
@@ -12,17 +16,20 @@ Two shares bound every wait. While interactive work waits, the bulk lane still g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from itertools import count
 
+from catalog.schema import CostCoefficients
 from catalog.terms import Lane
 from engine.backlog import Backlog, Flow, Kind, Ticket
 from engine.batcher import Bounds
+from engine.seats import Candidate, Claim, Seat, claim
 from engine.types import Batch, Entry, Work
 
 _SPARE = 256
+_SINGLE = Bounds(1, 1, CostCoefficients(base=0.0, per_token=0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,7 @@ class Policy:
     oldest_share: float = 1 / 16
     priority_step: float = 1.5
     least_ms: float = 0.01
+    step_lead_ms: float = 500.0
 
 
 DEFAULT_POLICY = Policy()
@@ -72,17 +80,13 @@ class _Share:
         return self._credit >= cost
 
 
-@dataclass(slots=True)
-class _Candidate:
-    backlog: Backlog
-    ticket: Ticket
-    bounds: Bounds
-
-
 class Scheduler:
-    """The waiting works of one device. Costs a few microseconds an item, whatever waits."""
+    """The waiting works of one device. Costs a few microseconds an item, whatever waits.
 
-    def __init__(self, policy: Policy = DEFAULT_POLICY) -> None:
+    `ids` numbers the batches. `holding` tells that the turn is with a work that runs alone, and the device not idle.
+    """
+
+    def __init__(self, policy: Policy = DEFAULT_POLICY, ids: Iterator[int] | None = None) -> None:
         self._policy = policy
         self._works: dict[str, _Waiting] = {}
         self._backlogs: dict[Kind, Backlog] = {}
@@ -95,7 +99,10 @@ class Scheduler:
         self._deadlines: list[tuple[float, str]] = []
         self._deadline_room = _SPARE
         self._seq = count()
-        self._ids = count(1)
+        self._ids = ids or count(1)
+        self._joins = 0
+        self._stepped = False
+        self.holding = False
         self.items = 0
 
     @property
@@ -122,7 +129,7 @@ class Scheduler:
         if backlog is None:
             backlog = self._backlogs[kind] = Backlog(kind)
         flow = self._flow(work)
-        weight = self._policy.priority_step ** (work.priority - 5)
+        weight = self._weight(work)
         least = self._policy.least_ms
         if not flow.waiting:
             flow.served = max(flow.served, self._now[work.lane])
@@ -144,42 +151,92 @@ class Scheduler:
             self._watch(work.deadline, work.id)
 
     def pick(self, ready: Ready, *, idle: bool) -> Batch | None:
-        """The next batch, or None if no model with waiting items can run one.
+        """The next batch, or None if no model with waiting items can run one."""
+        chosen = self.choose(ready, (), idle=idle)
+        return chosen if isinstance(chosen, Batch) else None
+
+    def choose(self, ready: Ready, claims: Sequence[Claim], *, idle: bool) -> Batch | Claim | None:
+        """The next batch, or the claim whose step goes first; None if nothing that waits can run.
 
         A work marked `alone` gets batches of one item, and only on an `idle` device: when its turn comes, None is
-        given until the device is.
+        given until the device is. A step that was chosen is charged with `charge`.
         """
-        heads, oldest = self._candidates(ready)
+        heads, oldest = self._candidates(ready, claims)
         interactive, bulk = heads.get(Lane.INTERACTIVE), heads.get(Lane.BULK)
         chosen = interactive or bulk
+        self.holding = False
         if chosen is None or oldest is None:
             return None
         contested = interactive is not None and bulk is not None
-        if bulk is not None and contested and self._bulk.due(self._cost(bulk)):
+        if bulk is not None and contested and self._bulk.due(bulk.cost_ms):
             chosen = bulk
-        aged = oldest.ticket is not chosen.ticket and self._oldest.due(self._cost(oldest))
+        aged = oldest.seq != chosen.seq and self._oldest.due(oldest.cost_ms)
         if aged:
             chosen = oldest
-        kind = chosen.backlog.kind
-        if kind.alone and not idle:
+        if chosen.alone and not idle:
+            self.holding = True
             return None
 
-        due = chosen.ticket.due
-        tickets = self._take(chosen)
-        longest = max(ticket.length for ticket in tickets)
-        cost = max(chosen.bounds.cost.batch(len(tickets), longest), self._policy.least_ms * len(tickets))
-        if contested and kind.lane is Lane.BULK:
+        due, lane, waits = chosen.due, chosen.lane, oldest.seq != chosen.seq
+        given: Batch | Claim
+        if isinstance(chosen, Claim):
+            given, cost = chosen, chosen.cost_ms
+        else:
+            given, cost = self._take(chosen)
+        self._stepped = isinstance(chosen, Claim)
+        if contested and lane is Lane.BULK:
             self._bulk.spend(cost)
         elif contested:
             self._bulk.earn(cost)
         if aged:
             self._oldest.spend(cost)
         else:
-            self._now[kind.lane] = max(self._now[kind.lane], due)
-            if oldest.ticket is not chosen.ticket:
+            self._now[lane] = max(self._now[lane], due)
+            if waits:
                 self._oldest.earn(cost)
-        entries = tuple([ticket.entry for ticket in tickets])
-        return Batch(next(self._ids), kind.model, kind.verb, entries, kind.alone)
+        return given
+
+    def join(self, model: str) -> Seat | None:
+        """Take the next item of a model that works step by step. Nothing is charged for it but its steps.
+
+        While interactive items wait too, `bulk_share` of the seats go to bulk ones. `leave` gives the seat up.
+        """
+        heads = self._heads(model)
+        if not heads:
+            return None
+        lane = Lane.INTERACTIVE if Lane.INTERACTIVE in heads else Lane.BULK
+        if len(heads) > 1:
+            self._joins += 1
+            if self._joins * self._policy.bulk_share >= 1:
+                self._joins, lane = 0, Lane.BULK
+        backlog, head = heads[lane]
+        (ticket,) = backlog.take(head, _SINGLE)
+        ticket.flow.waiting += 1
+        self._gone(self._works[ticket.entry.work.id], 1)
+        self._tidy(backlog)
+        return Seat(ticket.entry, ticket.flow, self._weight(ticket.entry.work), ticket.seq)
+
+    def leave(self, seat: Seat) -> None:
+        """A sequence has ended."""
+        flow = seat.flow
+        flow.waiting -= 1
+        if not flow.waiting:
+            flow.tail = flow.served
+
+    def first_claim(self, model: str, cost_ms: float) -> Claim | None:
+        """What the first step of a model claims whose items all wait still; None if there are none."""
+        heads = self._heads(model)
+        if not heads:
+            return None
+        _, head = heads.get(Lane.INTERACTIVE) or heads[Lane.BULK]
+        seat = Seat(head.entry, head.flow, self._weight(head.entry.work), head.seq)
+        return claim(model, [seat], cost_ms)
+
+    def charge(self, shares: Sequence[tuple[Seat, float]]) -> None:
+        """A step runs: each sequence in it with its part of the predicted milliseconds."""
+        for seat, cost_ms in shares:
+            seat.flow.served += max(cost_ms, self._policy.least_ms) / seat.weight
+            seat.seq = next(self._seq)
 
     def drop(self, work_id: str) -> Work | None:
         """Forget a work's waiting items. None if none of them waits."""
@@ -203,10 +260,6 @@ class Scheduler:
             self.drop(work.id)
         return works
 
-    def untouched(self) -> list[Work]:
-        """The works of which no item was taken, in the order of their arrival."""
-        return [waiting.work for waiting in self._works.values() if waiting.left == len(waiting.tickets)]
-
     def expire(self, now: float) -> list[Work]:
         """Forget the works whose deadline has passed and of which items wait."""
         passed = []
@@ -221,38 +274,74 @@ class Scheduler:
         """The earliest deadline of a work of which items wait; perhaps that of one which has just left."""
         return self._deadlines[0][0] if self._deadlines else None
 
-    def _candidates(self, ready: Ready) -> tuple[dict[Lane, _Candidate], _Candidate | None]:
-        """The most urgent item of each lane that can run, and the one that has waited longest."""
-        heads: dict[Lane, _Candidate] = {}
-        oldest: _Candidate | None = None
+    def _candidates(
+        self, ready: Ready, claims: Sequence[Claim]
+    ) -> tuple[dict[Lane, Candidate | Claim], Candidate | Claim | None]:
+        """The most urgent of each lane that can run, and what has waited longest."""
+        heads: dict[Lane, Candidate | Claim] = {}
+        best: dict[Lane, tuple[float, int, Backlog, Ticket, Bounds]] = {}
+        first: tuple[Backlog, Ticket, Bounds] | None = None
         for kind, backlog in self._backlogs.items():
             bounds = ready(kind.model)
             if bounds is None:
                 continue
-            head, first = backlog.head(), backlog.oldest()
-            if head is None or first is None:
+            head, arrived = backlog.head(), backlog.oldest()
+            if head is None or arrived is None:
                 continue
-            best = heads.get(kind.lane)
-            if best is None or (head.due, head.seq) < (best.ticket.due, best.ticket.seq):
-                heads[kind.lane] = _Candidate(backlog, head, bounds)
-            if oldest is None or first.seq < oldest.ticket.seq:
-                oldest = _Candidate(backlog, first, bounds)
+            found = best.get(kind.lane)
+            if found is None or (head.due, head.seq) < found[:2]:
+                best[kind.lane] = (head.due, head.seq, backlog, head, bounds)
+            if first is None or arrived.seq < first[1].seq:
+                first = (backlog, arrived, bounds)
+        for lane, (_, _, backlog, head, bounds) in best.items():
+            heads[lane] = self._candidate(backlog, head, bounds)
+        oldest: Candidate | Claim | None = self._candidate(*first) if first else None
+        for lane in Lane:
+            step = min((c for c in claims if c.lane is lane), key=lambda c: (c.due, c.seq), default=None)
+            if step is not None and self._goes_before(step, heads.get(lane)):
+                heads[lane] = step
+        for step in claims:
+            if oldest is None or step.seq < oldest.seq:
+                oldest = step
         return heads, oldest
 
-    def _cost(self, candidate: _Candidate) -> float:
-        return max(candidate.bounds.cost.batch(1, candidate.ticket.length), self._policy.least_ms)
+    def _goes_before(self, step: Claim, batch: Candidate | Claim | None) -> bool:
+        if batch is None:
+            return True
+        if self._stepped and batch.start <= step.start + self._policy.step_lead_ms:
+            return False
+        return (step.due, step.seq) < (batch.due, batch.seq)
 
-    def _take(self, chosen: _Candidate) -> list[Ticket]:
-        backlog, bounds = chosen.backlog, chosen.bounds
-        if backlog.kind.alone:
-            bounds = Bounds(1, bounds.tokens, bounds.cost)
+    def _candidate(self, backlog: Backlog, ticket: Ticket, bounds: Bounds) -> Candidate:
+        return Candidate(backlog, ticket, bounds, max(bounds.cost_ms([ticket.length]), self._policy.least_ms))
+
+    def _heads(self, model: str) -> dict[Lane, tuple[Backlog, Ticket]]:
+        """The most urgent item of each lane that waits for this model."""
+        heads: dict[Lane, tuple[Backlog, Ticket]] = {}
+        for kind, backlog in self._backlogs.items():
+            head = backlog.head() if kind.model == model else None
+            found = heads.get(kind.lane)
+            if head is not None and (found is None or (head.due, head.seq) < (found[1].due, found[1].seq)):
+                heads[kind.lane] = (backlog, head)
+        return heads
+
+    def _take(self, chosen: Candidate) -> tuple[Batch, float]:
+        """The batch around a candidate, and its cost."""
+        backlog, bounds, kind = chosen.backlog, chosen.bounds, chosen.backlog.kind
+        if kind.alone:
+            bounds = replace(bounds, items=1)
         tickets = backlog.take(chosen.ticket, bounds)
         works = self._works
         for ticket in tickets:
             ticket.flow.served += ticket.cost
             self._gone(works[ticket.entry.work.id], 1)
         self._tidy(backlog)
-        return tickets
+        cost = bounds.cost_ms([ticket.length for ticket in tickets])
+        batch = Batch(next(self._ids), kind.model, kind.verb, tuple([ticket.entry for ticket in tickets]), kind.alone)
+        return batch, max(cost, self._policy.least_ms * len(tickets))
+
+    def _weight(self, work: Work) -> float:
+        return self._policy.priority_step ** (work.priority - 5)
 
     def _gone(self, waiting: _Waiting, items: int) -> None:
         model = waiting.work.model

@@ -79,7 +79,7 @@ def batch_of(*works: Work) -> Batch:
 
 def run(adapter: Adapter, batch: Batch, relief: Relief | None = None) -> list[Outcome]:
     given = relief or Relief()
-    return run_batch(adapter, batch, clear=given.clear, relieve=given.relieve)
+    return run_batch(adapter, batch, clear=given.clear, relieve=given.relieve).outcomes
 
 
 def codes(outcomes: Sequence[Outcome]) -> list[str]:

@@ -237,13 +237,6 @@ def test_dropping_a_model_drops_its_works_only(make_work: MakeWork) -> None:
     assert order(scheduler) == [other.id]
 
 
-def test_untouched_are_the_works_of_which_no_item_ran(make_work: MakeWork) -> None:
-    begun, waiting = make_work("x", "y"), make_work("z")
-    scheduler = filled(begun, waiting)
-    pick(scheduler)
-    assert scheduler.untouched() == [waiting]
-
-
 def test_a_work_past_its_deadline_is_given_up(make_work: MakeWork) -> None:
     soon, later, never = make_work(deadline=5.0), make_work(deadline=9.0), make_work()
     scheduler = filled(never, later, soon)
@@ -251,7 +244,7 @@ def test_a_work_past_its_deadline_is_given_up(make_work: MakeWork) -> None:
     assert scheduler.expire(4.9) == []
     assert scheduler.expire(5.0) == [soon]
     assert scheduler.next_deadline() == 9.0
-    assert order(scheduler) == [never.id, later.id]
+    assert order(scheduler) == [later.id, never.id]
 
 
 def test_a_deadline_of_a_work_that_ran_is_forgotten(make_work: MakeWork) -> None:

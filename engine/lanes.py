@@ -1,0 +1,253 @@
+"""Lanes: threads that compute, one batch or step after the other, each taken from what waits at that moment.
+
+There are two sets of them. The device's lanes run what is done on the device, the host's what the host's cores do
+beside it (parsing, OCR); each set has a scheduler of its own, so that neither waits for the other. A lane that is free
+never waits for a batch to grow. The engine's lock is not held while anything runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from engine.adapters.base import Place
+from engine.batcher import Bounds
+from engine.costs import Pass
+from engine.device import DeviceKind
+from engine.errors import DeadlinePassed, DeviceLost
+from engine.hand import Run
+from engine.means import Means
+from engine.passes import PassRan
+from engine.runner import Came, run_batch
+from engine.scheduler import Policy, Scheduler
+from engine.seats import Claim
+from engine.sessions import Session, Sessions
+from engine.types import Batch, Finished, Output, Work
+
+log = logging.getLogger(__name__)
+
+Turn = Run | tuple[Session, bool] | list[Finished]
+"""A batch; a session's boundary, with a step or without; or works whose deadline has passed."""
+
+
+class Lanes:
+    """The lanes of one place, with what waits for them. Under the engine's lock but for `start` and `join`.
+
+    `settled` is called when works or passes have gone. `others` are the lanes of the other places.
+    """
+
+    def __init__(
+        self, place: Place, count: int, policy: Policy, means: Means, settled: Callable[[], None], others: list[Lanes]
+    ) -> None:
+        self.place = place
+        self.scheduler = Scheduler(policy, means.hand.ids)
+        self.sessions = Sessions(self.scheduler, means, place)
+        self._means = means
+        self._count = count
+        self._settled = settled
+        self.others = others
+        self._wake = threading.Condition(means.lock)
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Begin to compute."""
+        for number in range(self._count):
+            lane = threading.Thread(target=self._serve, name=f"{self.place}-lane-{number}", daemon=True)
+            self._threads.append(lane)
+            lane.start()
+
+    def join(self, until: float) -> None:
+        """Wait for the lanes to end, until then at most."""
+        for lane in self._threads:
+            lane.join(max(0.0, until - self._means.clock()))
+
+    def add(self, work: Work) -> None:
+        """Take in a work of a model whose place this is."""
+        known = self._means.roster[work.model]
+        self.scheduler.add(work, known.group(work.verb, work.options))
+        if known.stepped:
+            self.sessions.expect(work.model)
+
+    def drop(self, work_id: str) -> None:
+        """Forget what waits of a work, or is generated for it."""
+        work = self.scheduler.drop(work_id)
+        if work is not None:
+            self.settle_model(work.model)
+        self.sessions.works_gone()
+
+    def drop_model(self, model: str) -> list[Work]:
+        """Forget all that waits for a model."""
+        return self.scheduler.drop_model(model)
+
+    def settle_model(self, model: str) -> None:
+        """A model that nothing waits for any more is not wanted."""
+        if not self.scheduler.waiting(model):
+            self._means.residency.unwant(model)
+
+    def wake(self) -> None:
+        """Something may run now that could not before."""
+        self._wake.notify()
+
+    def wake_all(self) -> None:
+        """It may be time to end."""
+        self._wake.notify_all()
+
+    def _serve(self) -> None:
+        """A lane thread: one turn after the other, asleep while there is none."""
+        try:
+            while True:
+                turn = self._await()
+                if turn is None:
+                    return
+                if isinstance(turn, Run):
+                    self._compute(turn)
+                elif isinstance(turn, list):
+                    self._means.tell(turn)
+                else:
+                    session, step = turn
+                    self.sessions.turn(session, step=step)
+                    with self._means.lock:
+                        self._settled()
+        except Exception:
+            log.exception("a lane met an error of the engine's own")
+            self._means.lost(DeviceLost("The engine met an error of its own and cannot go on; the process restarts."))
+
+    def _await(self) -> Turn | None:
+        """The next turn; None when it is time to end."""
+        means = self._means
+        with means.lock:
+            while means.hand.open:
+                now = means.clock()
+                late = self._expire(now)
+                if late:
+                    self._settled()
+                    return late
+                turn = self._next()
+                if turn is not None:
+                    return turn
+                deadlines = (self.scheduler.next_deadline(), self.sessions.next_deadline())
+                deadline = min((d for d in deadlines if d is not None), default=None)
+                self._wake.wait(None if deadline is None else max(0.0, deadline - now))
+        return None
+
+    def _expire(self, now: float) -> list[Finished]:
+        late: list[Finished] = []
+        for work in self.scheduler.expire(now):
+            late += self._means.hand.give_up(work.id, DeadlinePassed())
+            self.settle_model(work.model)
+            self.sessions.works_gone()
+        for done in self.sessions.expire(now):
+            late.append(done)
+            self.settle_model(done.work.model)
+        return late
+
+    def _next(self) -> Run | tuple[Session, bool] | None:
+        """Take the next turn from what waits, and what it needs to run."""
+        untidy = self.sessions.untidy()
+        if untidy is not None:
+            return self.sessions.begin(untidy.model), False
+        hand, held = self._means.hand, self.scheduler.holding
+        if hand.alone or (not held and any(other.scheduler.holding for other in self.others)):
+            return None
+        chosen = self.scheduler.choose(self._ready, self.sessions.claims(), idle=not hand.running)
+        if held and not self.scheduler.holding:
+            for other in self.others:
+                other.wake_all()
+        if chosen is None:
+            return None
+        turn = (self.sessions.begin(chosen.model), True) if isinstance(chosen, Claim) else self._run(chosen)
+        if self.scheduler.items or self.sessions.sequences:
+            self._wake.notify()
+        return turn
+
+    def _run(self, batch: Batch) -> Run:
+        """What a batch needs to run."""
+        means, model, lengths = self._means, batch.model, [max(entry.item.length, 1) for entry in batch.entries]
+        adapter = means.residency.lease(model, len(lengths))
+        if adapter is None:
+            raise RuntimeError(f"{model} was ready and cannot be leased")
+        padded = not adapter.unpadded
+        bounds = means.roster.bounds(model, padded)
+        lent = means.residency.per_token(model) * bounds.computed(lengths)
+        means.residency.book(model).lend(lent, model)
+        threads = means.threads(busy=self._busy())
+        predicted = means.costs.predict(model, means.roster[model].spec, lengths, padded=padded, threads=threads)
+        run = Run(batch, self.place, adapter, lent, threads, predicted, padded)
+        means.hand.begin(run)
+        self.settle_model(model)
+        return run
+
+    def _busy(self) -> bool:
+        """Whether others compute beside a batch that is about to run, or could."""
+        if self._means.device.kind is not DeviceKind.CPU:
+            return False
+        if self._means.hand.running or self.sessions.sequences:
+            return True
+        return any(self._ready(model) is not None for model in self.scheduler.models)
+
+    def _ready(self, name: str) -> Bounds | None:
+        """What the model's next batch may be, with the activation bytes that are free; None if it cannot have one."""
+        means = self._means
+        model = means.roster[name]
+        if model.stepped or not means.residency.available(name):
+            return None
+        adapter = means.residency.there(name)
+        bounds = means.roster.bounds(name, padded=adapter is None or not adapter.unpadded)
+        per_token = means.residency.per_token(name)
+        if not per_token:
+            return bounds
+        room = max(0, means.residency.book(name).lendable) // per_token
+        if room < model.least and means.hand.running:
+            return None
+        return replace(bounds, tokens=min(bounds.tokens, max(room, model.least)))
+
+    def _compute(self, run: Run) -> None:
+        means = self._means
+        began = means.start(run)
+        try:
+            came = run_batch(run.adapter, run.batch, clear=means.device.clear, relieve=means.relief(self.place))
+        except DeviceLost as error:
+            # Lost first: no other lane may start on the device that is about to be given up.
+            means.lost(error)
+            with means.lock:
+                means.hand.abandon(run)
+                self._release(run)
+            return
+        with means.lock:
+            ended = means.clock()
+            done = means.hand.end(run, came.outcomes, began, ended)
+            means.passes.add(_ran(run, came, ended - began), means.roster[run.batch.model].spec)
+            if came.clean:
+                means.roster.learned(run.batch.model)
+            self._release(run)
+        means.listener.batch_ended(run.batch)
+        means.tell(done)
+
+    def _release(self, run: Run) -> None:
+        """A pass has ended: what it held goes back."""
+        self._means.residency.book(run.batch.model).lend(-run.lent, run.batch.model)
+        self._means.residency.release(run.batch.model)
+        self._settled()
+
+
+def _ran(run: Run, came: Came, seconds: float) -> PassRan:
+    """The pass that a batch was. Items that could not be read cost nothing, and teach nothing."""
+    entries = run.batch.entries
+    computed = [
+        max(entry.item.length, 1)
+        for entry, outcome in zip(entries, came.outcomes, strict=True)
+        if isinstance(outcome, Output)
+    ]
+    return PassRan(
+        model=run.batch.model,
+        lengths=[max(entry.item.length, 1) for entry in entries],
+        items=len(entries),
+        padded=run.padded,
+        seconds=seconds,
+        predicted_ms=run.predicted_ms,
+        threads=run.threads,
+        crowded=run.crowded,
+        teaches=(Pass.RUN, computed) if came.clean and computed else None,
+    )

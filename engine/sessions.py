@@ -1,0 +1,357 @@
+"""Models that work step by step: their sequences join and leave between two steps, and others have the device there.
+
+A session is one such model with sequences. While it has any it holds a lease, so that the model stays; a model that is
+to leave gets no new sequences, and its lease ends with the last one. A sequence is lent its cache for all the tokens it
+may come to, before its first step. One lane at a time has a session's turn: the calls to its adapter never overlap.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+
+from engine.adapters.base import Part, Place, StepAdapter, TokenSequence
+from engine.costs import Pass
+from engine.errors import DeadlinePassed, DeviceLost, OutOfMemory
+from engine.failures import device_lost
+from engine.hand import Run
+from engine.means import Means
+from engine.passes import PassRan
+from engine.runner import of_item
+from engine.scheduler import Scheduler
+from engine.seats import Claim, claim
+from engine.stepping import LEAST_READ, Sitting, StepCost, StepLimits, StepPlan, plan_step
+from engine.steprunner import Stepped, run_step
+from engine.types import Batch, Finished
+
+log = logging.getLogger(__name__)
+
+_JOINS = 8
+"""Sequences that join before one step at most: reading a prompt's text takes the host some time."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One model's sequences. `pending` has come and waits for memory; `blocked` until some is given back.
+
+    `stale` says that a work of its has gone. While it is `busy` a lane has its turn.
+    """
+
+    model: str
+    limits: StepLimits
+    adapter: StepAdapter | None = None
+    sittings: list[Sitting] = field(default_factory=list)
+    pending: Sitting | None = None
+    blocked: bool = False
+    stale: bool = False
+    busy: bool = False
+    turn: int = 0
+    good: int = 0
+
+    @property
+    def all(self) -> list[Sitting]:
+        """Those that sit, and the one that waits to."""
+        return self.sittings if self.pending is None else [*self.sittings, self.pending]
+
+
+class Sessions:
+    """The sessions of one device, as its lanes use them. Under the engine's lock but for `turn` and `close`."""
+
+    def __init__(self, scheduler: Scheduler, means: Means, place: Place) -> None:
+        self._scheduler = scheduler
+        self._means = means
+        self._place = place
+        self._of: dict[str, Session] = {}
+
+    @property
+    def sequences(self) -> int:
+        """How many sequences are being generated."""
+        return sum(len(session.sittings) for session in self._of.values())
+
+    def expect(self, model: str) -> None:
+        """Works come for a model that works step by step."""
+        if model not in self._of:
+            self._of[model] = Session(model, StepLimits(self._means.limits.step_ms))
+
+    def claims(self) -> list[Claim]:
+        """The steps that could run now."""
+        return [found for session in self._of.values() if (found := self._claim(session)) is not None]
+
+    def begin(self, model: str) -> Session:
+        """Give a session's turn to the lane that calls; it calls `turn` next."""
+        session = self._of[model]
+        session.busy = True
+        return session
+
+    def untidy(self) -> Session | None:
+        """A session of which sequences have to leave and whose turn nobody has."""
+        return next((s for s in self._of.values() if s.stale and not s.busy), None)
+
+    def works_gone(self) -> None:
+        """Works were dropped: their sequences leave at the next boundary."""
+        for session in self._of.values():
+            session.stale = session.stale or bool(session.all)
+
+    def memory_back(self) -> None:
+        """Memory was given back: who waits for some may try again."""
+        for session in self._of.values():
+            session.blocked = False
+
+    def expire(self, now: float) -> list[Finished]:
+        """End the works whose deadline has passed while they were generated."""
+        done: list[Finished] = []
+        for session in self._of.values():
+            for sitting in session.all:
+                work = sitting.seat.entry.work
+                if work.deadline is not None and work.deadline <= now and self._means.hand.holds(sitting.seat.entry):
+                    self._scheduler.drop(work.id)
+                    done += self._means.hand.give_up(work.id, DeadlinePassed())
+        if done:
+            self.works_gone()
+        return done
+
+    def next_deadline(self) -> float | None:
+        """The earliest deadline of a work that is being generated."""
+        entries = (sitting.seat.entry for session in self._of.values() for sitting in session.all)
+        return min((e.work.deadline for e in entries if e.work.deadline is not None), default=None)
+
+    def turn(self, session: Session, *, step: bool) -> None:
+        """A session's boundary: who has gone leaves, who can joins; then one step, if it was chosen."""
+        means = self._means
+        try:
+            self._leave(session, self._gone(session))
+            if step:
+                means.tell(self._join(session))
+                self._step(session)
+        except DeviceLost as error:
+            means.lost(error)
+        finally:
+            with means.lock:
+                session.busy = False
+                self._close_if_empty(session)
+
+    def close(self) -> None:
+        """All sequences leave, as far as no lane is in a step with them."""
+        for session in self._of.values():
+            if session.busy or session.adapter is None:
+                continue
+            with self._means.lock:
+                everybody = session.all
+            self._leave(session, everybody)
+            with self._means.lock:
+                self._close_if_empty(session)
+
+    def _claim(self, session: Session) -> Claim | None:
+        if session.busy or session.blocked:
+            return None
+        if session.sittings:
+            plan = plan_step(session.sittings, self._cost(session), session.limits)
+            return claim(session.model, [sitting.seat for sitting in plan.sittings], plan.cost_ms)
+        if session.pending is not None:
+            return claim(session.model, [session.pending.seat], session.limits.ms)
+        if self._scheduler.waiting(session.model) and self._means.residency.available(session.model):
+            return self._scheduler.first_claim(session.model, session.limits.ms)
+        return None
+
+    def _cost(self, session: Session) -> StepCost:
+        model, costs = session.model, self._means.costs
+        spec, threads = self._means.roster[model].spec, self._means.threads(busy=self._busy(session))
+        read = costs.coefficients(model, spec, Pass.READ, threads)
+        return StepCost(read, costs.coefficients(model, spec, Pass.STEP, threads))
+
+    def _gone(self, session: Session) -> list[Sitting]:
+        with self._means.lock:
+            session.stale = False
+            return [s for s in session.all if not self._means.hand.holds(s.seat.entry)]
+
+    def _leave(self, session: Session, leaving: list[Sitting]) -> None:
+        """These sequences end here: their caches go back, first to the device and then to the account."""
+        if not leaving or session.adapter is None:
+            return
+        for sitting in leaving:
+            try:
+                session.adapter.leave(sitting.sequence)
+            except Exception as error:
+                lost = device_lost(error)
+                if lost is not None:
+                    raise lost from error
+                log.exception("a sequence of %s did not leave well", session.model)
+        with self._means.lock:
+            for sitting in leaving:
+                self._scheduler.leave(sitting.seat)
+                if sitting is session.pending:
+                    session.pending = None
+                else:
+                    session.sittings.remove(sitting)
+                    self._means.residency.ledger.lend(-sitting.cache, session.model)
+            self.memory_back()
+
+    def _join(self, session: Session) -> list[Finished]:
+        """Seat what waits, as far as there is memory; the works that end here because an item cannot be read."""
+        done: list[Finished] = []
+        for _ in range(_JOINS):
+            if session.pending is None and not self._next(session, done):
+                break
+            if session.pending is not None and not self._seat(session, session.pending, done):
+                break
+        return done
+
+    def _next(self, session: Session, done: list[Finished]) -> bool:
+        """Make the next item of the model a sequence, pending. False if there is none that may come now."""
+        means = self._means
+        with means.lock:
+            if session.adapter is None:
+                adapter = means.residency.lease(session.model)
+                if not isinstance(adapter, StepAdapter):
+                    return False
+                session.adapter = adapter
+            elif means.residency.there(session.model) is None:
+                return False
+            adapter = session.adapter
+            seat = self._scheduler.join(session.model)
+            if seat is None:
+                return False
+            if not self._scheduler.waiting(session.model):
+                means.residency.unwant(session.model)
+        try:
+            sequence = adapter.join(seat.entry)
+        # Not only Exception: panics of Rust libraries and exits are none.
+        except BaseException as error:
+            lost = device_lost(error)
+            if lost is not None:
+                raise lost from error
+            sequence = of_item(error, session.model)
+        with means.lock:
+            if isinstance(sequence, TokenSequence):
+                session.pending = Sitting(sequence, seat, turn=session.turn)
+            else:
+                self._scheduler.leave(seat)
+                done += means.hand.put(seat.entry, sequence)
+        return True
+
+    def _seat(self, session: Session, pending: Sitting, done: list[Finished]) -> bool:
+        """Lend the pending sequence its cache. False if it has to wait for that."""
+        means, ledger = self._means, self._means.residency.ledger
+        sequence = pending.sequence
+        need = means.residency.cache_per_token(session.model) * (sequence.prompt + sequence.most)
+        while True:
+            with means.lock:
+                # Caches leave alone what every model that is there needs to run a batch.
+                room = min(ledger.lendable, -ledger.excess - ledger.lent)
+                if not need or (need <= room and ledger.try_lend(need, session.model)):
+                    pending.cache = need
+                    session.sittings.append(pending)
+                    session.pending = None
+                    return True
+                if ledger.lent or session.sittings:
+                    session.blocked = not session.sittings
+                    return False
+            # Nobody has anything to give back: make room, or the sequence never runs.
+            if not means.residency.relieve():
+                break
+        error = OutOfMemory(
+            f"{sequence.prompt} tokens and {sequence.most} new ones take {need} bytes of cache in {session.model}; the "
+            f"device has {max(room, 0)}. Ask for fewer tokens, or raise ROOST_BUDGET."
+        )
+        self._leave(session, [pending])
+        with means.lock:
+            done += means.hand.put(pending.seat.entry, error)
+        return True
+
+    def _step(self, session: Session) -> None:
+        """One step of those that sit, whoever of them the plan takes."""
+        means, adapter = self._means, session.adapter
+        if adapter is None:
+            return
+        with means.lock:
+            planned = self._plan(session, adapter)
+        if planned is None:
+            return
+        plan, run = planned
+        teaches = _teaches(plan.parts)
+        began = means.start(run)
+        try:
+            came = run_step(adapter, plan.parts, clear=means.device.clear, relieve=means.residency.relieve)
+        except DeviceLost as error:
+            # Lost first: no other lane may start on the device that is about to be given up.
+            means.lost(error)
+            with means.lock:
+                means.hand.abandon(run)
+                means.residency.ledger.lend(-run.lent, session.model)
+            return
+        ended = means.clock()
+        over = [sitting for sitting, outcome in zip(plan.sittings, came.outcomes, strict=True) if outcome is not None]
+        self._leave(session, over)
+        with means.lock:
+            means.residency.ledger.lend(-run.lent, session.model)
+            self.memory_back()
+            self._learn(session, came)
+            done = means.hand.end(run, came.outcomes, began, ended)
+            ran = PassRan(
+                model=session.model,
+                lengths=[max(part.read, 1) for part in plan.parts],
+                items=len(over),
+                padded=False,
+                seconds=ended - began,
+                predicted_ms=plan.cost_ms,
+                threads=run.threads,
+                crowded=run.crowded,
+                teaches=teaches if came.clean else None,
+            )
+            means.passes.add(ran, means.roster[session.model].spec)
+        means.listener.batch_ended(run.batch)
+        means.tell(done)
+
+    def _plan(self, session: Session, adapter: StepAdapter) -> tuple[StepPlan, Run] | None:
+        """The next step with what it needs to run; None if it cannot run now."""
+        means = self._means
+        if not session.sittings or not means.hand.open or means.hand.alone:
+            return None
+        limits, per_token = session.limits, means.residency.per_token(session.model)
+        if per_token:
+            room = max(0, means.residency.ledger.lendable) // per_token
+            if room < LEAST_READ and means.hand.running:
+                session.blocked = True
+                return None
+            limits = replace(limits, tokens=min(limits.tokens or room, max(room, LEAST_READ)))
+        plan = plan_step(session.sittings, self._cost(session), limits)
+        if plan.alone and means.hand.running:
+            return None
+        session.turn += 1
+        for sitting in plan.sittings:
+            sitting.turn = session.turn
+        self._scheduler.charge([(s.seat, ms) for s, ms in zip(plan.sittings, plan.shares, strict=True)])
+        entries = tuple(sitting.seat.entry for sitting in plan.sittings)
+        batch = Batch(next(means.hand.ids), session.model, entries[0].work.verb, entries, plan.alone)
+        lent = per_token * plan.tokens
+        means.residency.ledger.lend(lent, session.model)
+        threads = means.threads(busy=self._busy(session))
+        run = Run(batch, self._place, adapter, lent, threads, plan.cost_ms, padded=False)
+        means.hand.begin(run)
+        return plan, run
+
+    def _busy(self, session: Session) -> bool:
+        """Whether others could compute beside a step of this session."""
+        others = self._scheduler.items - sum(self._scheduler.waiting(model) for model in self._of)
+        return bool(
+            self._means.hand.running or others or any(s.sittings for s in self._of.values() if s is not session)
+        )
+
+    def _learn(self, session: Session, came: Stepped) -> None:
+        session.good = session.good + 1 if came.clean else 0
+        session.limits = session.limits.cut(*came.fitted) if came.fitted else session.limits.mended(session.good)
+
+    def _close_if_empty(self, session: Session) -> None:
+        """A session without sequences gives its lease back."""
+        if session.adapter is not None and not session.all:
+            session.adapter = None
+            self._means.residency.release(session.model)
+
+
+def _teaches(parts: tuple[Part, ...]) -> tuple[Pass, list[int]] | None:
+    """What a step's time will be true for: prompts from their beginning, or new tokens; not both at once."""
+    if all(not part.read for part in parts):
+        return Pass.STEP, [part.sequence.read + part.sequence.made for part in parts]
+    if all(part.read and not part.sequence.read for part in parts):
+        return Pass.READ, [part.read for part in parts]
+    return None
