@@ -19,14 +19,17 @@ from tasks.pull_script import (
     PULL,
     PULL_MOST,
     PURGE,
+    SURVEY,
     Plan,
     Section,
     Source,
     bell_commands,
     pull_arguments,
     pull_keys,
+    survey_keys,
 )
 from tasks.qos import QoS
+from tasks.survey import Choice, Survey, read_survey
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +49,27 @@ class Pulls(Protocol):
         """Whether to look at the queues now, bell or no bell."""
         ...
 
+    @property
+    def doubting(self) -> bool:
+        """Whether to look again although we listen: what was left to others may now be ours."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Whose own bell to listen to."""
+        ...
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other worker is alive, so that everything may be pulled without a survey."""
+        ...
+
     def plan(self, queues: Sequence[str], turn: int) -> Plan:
         """What to take from these queues now; one left out is not even listened to. `turn` rises with each pull."""
+        ...
+
+    def choose(self, plan: Plan, survey: Survey) -> Choice:
+        """What of the plan to take, now that it is known what waits and where its models are."""
         ...
 
     def pulled(self) -> None:
@@ -56,7 +78,7 @@ class Pulls(Protocol):
 
 
 class Channel(redis.Channel):  # type: ignore[misc]
-    """A channel that waits for bells. One list for each queue: order within a queue is the scheduler's business."""
+    """A channel that waits for bells. A list for each queue and model: finer order is the scheduler's business."""
 
     QoS = QoS
     priority_steps: ClassVar[list[int]] = [0]
@@ -99,11 +121,13 @@ class Channel(redis.Channel):  # type: ignore[misc]
 
     def pull(self) -> int:
         """Take what the plan allows and deliver it; how many that was."""
-        plan = self._plan()
-        if not plan.sections:
+        choice = self._choice(self._plan())
+        plan = choice.plan
+        if not plan.sections and not choice.ring:
             return 0
         names = [source.queue for source in plan.sources]
-        taken = self.script(PULL, pull_keys(plan, self.unacked_key, self.unacked_index_key), pull_arguments(plan))
+        places = pull_keys(plan, self.unacked_key, self.unacked_index_key, choice.ring)
+        taken = self.script(PULL, places, pull_arguments(plan))
         self._turn += 1
         for number, raw in zip(taken[::2], taken[1::2], strict=True):
             self._hand_over(names[number - 1], raw)
@@ -118,7 +142,7 @@ class Channel(redis.Channel):  # type: ignore[misc]
         """
         if self.paused or self.pulls is None or not self.pulls.wanting:
             return
-        if self.pulls.listening:
+        if self.pulls.listening and not self.pulls.doubting:
             heard = not self._in_poll or self._listening.issuperset(source.queue for source in self._plan().sources)
             if heard:
                 return
@@ -151,6 +175,8 @@ class Channel(redis.Channel):  # type: ignore[misc]
         self._in_poll = connection
         self._brpop_sent_at = time.monotonic()
         bells = [keys.bell(queue) for queue in self._listening]
+        if self.pulls is not None:
+            bells.append(keys.own_bell(self.pulls.name))
         connection.send_command("BRPOP", *bells, timeout or self.brpop_timeout)
 
     def _brpop_read(self, **options: Any) -> bool:
@@ -177,8 +203,18 @@ class Channel(redis.Channel):  # type: ignore[misc]
         for name, *arguments in bell_commands(queue):
             batch.add(str(name).lower(), *arguments)
 
+    def _size(self, queue: str) -> int:
+        return int(self.caller.llen(queue)) + int(self.caller.llen(keys.tally(queue)))
+
+    def _has_queue(self, queue: str, **kwargs: Any) -> bool:
+        return bool(self.caller.exists(queue, keys.tally(queue)))
+
     def _purge(self, queue: str) -> int:
         return int(self.script(PURGE, [queue, keys.HELD], []))
+
+    def _delete(self, queue: str, *args: Any, **kwargs: Any) -> None:
+        self._purge(queue)
+        super()._delete(queue, *args, **kwargs)
 
     def _ring(self, queues: Iterable[str]) -> None:
         # A bell of a queue that is not ours alone must not stay for ever: reply queues come and go with their clients.
@@ -198,6 +234,13 @@ class Channel(redis.Channel):  # type: ignore[misc]
         sources = tuple(Source(name, record=name not in self._unrecorded) for name in queues[turn:] + queues[:turn])
         jobs = PULL_MOST if credit is None else credit
         return Plan((Section(sources, room_ms=1.0, jobs=jobs),) if sources else (), cap_ms=0.0)
+
+    def _choice(self, plan: Plan) -> Choice:
+        if self.pulls is None or self.pulls.alone or not plan.sections:
+            return Choice(plan)
+        queues = list(dict.fromkeys(source.queue for source in plan.sources))
+        waiting, places = self.script(SURVEY, survey_keys(queues), [self.pulls.name])
+        return self.pulls.choose(plan, read_survey(queues, waiting, places))
 
     def _hand_over(self, queue: str, raw: bytes) -> None:
         try:

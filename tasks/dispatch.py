@@ -29,12 +29,10 @@ from tasks import celery, keys
 from tasks.envelope import argument, envelope, headers, queue_of
 from tasks.errors import BrokerUnavailable
 from tasks.messages import TASK_NAME, Submission
-from tasks.pull_script import bell_commands
+from tasks.pull_script import Command, bell_commands, message_commands
 from tasks.settings import Settings, plain_redis
 
 log = logging.getLogger(__name__)
-
-Command = tuple[str | int | float | bytes, ...]
 
 CANCEL_KEPT_S = 86_400
 """How long a cancelled job's message is recognised; one that waits longer runs, and its row refuses the result."""
@@ -45,19 +43,20 @@ _TIMEOUT_S = 5.0
 _NOTICE_DEAD_CONNECTIONS = MaintNotificationsConfig(enabled=False)
 
 
-def publish_commands(jobs: Sequence[Submission]) -> list[Command]:
-    """What makes these jobs' messages, in one transaction, grouped by queue. Pure."""
-    queues: dict[str, list[bytes]] = {}
+def publish_commands(jobs: Sequence[Submission], now: float) -> list[Command]:
+    """What makes these jobs' messages, in one transaction, grouped by queue and model. Pure."""
+    queues: dict[str, dict[str, list[bytes]]] = {}
     for job in jobs:
-        queues.setdefault(queue_of(job), []).append(envelope(job))
+        queues.setdefault(queue_of(job), {}).setdefault(job.model, []).append(envelope(job))
     commands: list[Command] = [("SADD", keys.HELD, *(str(job.id) for job in jobs))]
     # A job with a history may have been cancelled and tried again; the old cancel must not stop its new message.
     again = [str(job.id) for job in jobs if job.fence > 1 or job.checked]
     if again:
         commands.append(("ZREM", keys.CANCELLED, *again))
-    for queue, messages in queues.items():
-        commands.append(("LPUSH", queue, *messages))
-        commands.extend(bell_commands(queue))
+    for queue, models in queues.items():
+        for model, messages in models.items():
+            commands += message_commands(queue, model, messages, now)
+        commands += bell_commands(queue)
     return commands
 
 
@@ -86,14 +85,14 @@ class Publisher:
         if not self._doorbell:
             await asyncio.to_thread(self.publish_now, jobs)
             return
-        await self._execute(publish_commands(jobs))
+        await self._execute(publish_commands(jobs, time.time()))
 
     def publish_now(self, jobs: Sequence[Submission]) -> None:
         """Send one message for each job; over another transport than ours, some may go before it fails."""
         if not jobs:
             return
         if self._doorbell:
-            self._execute_now(publish_commands(jobs))
+            self._execute_now(publish_commands(jobs, time.time()))
             return
         with (
             _translated(),

@@ -14,10 +14,37 @@ CHANGES = "roost:changes"
 WORKERS = "roost:workers"
 """Hash of worker name → msgpack heartbeat (see `tasks.child.heartbeat`), each with its own time inside."""
 
+PLACES = "roost:places"
+"""Hash of worker name → until when this holds, a space, and which models it has (`tasks.survey.pack_place`)."""
+
 
 def bell(queue: str) -> str:
     """The doorbell list of a queue: consumers block on it, and publishers push a token."""
     return f"roost:bell:{queue}"
+
+
+def own_bell(worker: str) -> str:
+    """The bell of one worker: another rings it that leaves it a message of a model which it has."""
+    return bell(f"@{worker}")
+
+
+def messages(queue: str, model: str) -> str:
+    """The list of a model's messages in a queue. Under no model, the queue's plain list."""
+    return f"{queue}:{model}" if model else queue
+
+
+def models(queue: str) -> str:
+    """Sorted set of the models with messages in a queue, by when each last had a turn or began to wait."""
+    return f"roost:models:{queue}"
+
+
+def tally(queue: str) -> str:
+    """A list with one token for each message that lies in a model's list of this queue.
+
+    Its name is that of kombu's list for priority 3, so whoever adds up a queue's lengths as kombu does, Flower above
+    all, counts our messages without knowing of models.
+    """
+    return f"{queue}\x06\x163"
 
 
 def reply(instance: str) -> str:

@@ -8,7 +8,9 @@ from typing import Any, Protocol
 
 from kombu.transport import redis
 
+from tasks import keys
 from tasks.channel import Channel, Pulls
+from tasks.pull_script import PLACE
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,10 @@ class Delivery(Protocol):
 
     def keep(self) -> None:
         """Do now what the message loop does from time to time: send acks, extend leases."""
+        ...
+
+    def place(self, worker: str, data: bytes, lease_s: float) -> int:
+        """Tell the other workers of this one, for so long, or with no data that it is gone; how many they are."""
         ...
 
 
@@ -73,6 +79,10 @@ class DoorbellDelivery:
         self.channel.qos.flush()
         self.channel.qos.renew()
 
+    def place(self, worker: str, data: bytes, lease_s: float) -> int:
+        """Through a hash beside the queues."""
+        return int(self.channel.script(PLACE, [keys.PLACES], [worker, lease_s, data]))
+
 
 class StockDelivery:
     """Over another transport. With Redis tags outlive a connection; elsewhere the broker delivers again by itself."""
@@ -103,6 +113,10 @@ class StockDelivery:
 
     def keep(self) -> None:
         """Nothing: acks go at once, and there are no leases."""
+
+    def place(self, worker: str, data: bytes, lease_s: float) -> int:
+        """Nobody: what comes over these transports cannot be chosen by model."""
+        return 0
 
 
 def delivery_of(channel: Any, pulls: Pulls) -> Delivery:

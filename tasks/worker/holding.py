@@ -9,6 +9,7 @@ not started, so a backfill never keeps it out. One bulk job is always let in, so
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -45,6 +46,8 @@ class Held(Generic[R]):
     started: bool = False
     batch_s: float | None = None
     """How long its last batch took, once it had one: a large job has many."""
+    spent_ms: float = 0.0
+    """Its share of the batches that have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ class Holding(Generic[R]):
         self._sums = {lane: _Sum() for lane in LANES}
         self._batches: dict[object, Running] = {}
         self._loads: dict[str, Running] = {}
+        self._models: Counter[str] = Counter()
         self._waiting = 0
         self._parallel = max(1, limits.lanes)
 
@@ -137,9 +141,13 @@ class Holding(Generic[R]):
     def batch_ended(self, batch: object, now: float) -> None:
         """The forward pass is over."""
         running = self._batches.pop(batch, None)
-        for key in running.ids if running is not None else ():
-            if (held := self._held.get(key)) is not None and running is not None:
-                held.batch_s = now - running.began
+        if running is None:
+            return
+        took_s = now - running.began
+        for key in running.ids:
+            if (held := self._held.get(key)) is not None:
+                held.batch_s = took_s
+                held.spent_ms += took_s * 1000 / len(running.ids)
 
     def load_started(self, model: str, limit_s: float, now: float) -> None:
         """A model is being loaded."""
@@ -171,6 +179,7 @@ class Holding(Generic[R]):
         for held in self._held.values():
             doubtful = held.started or held.lost > FRESH or held.model in self._loads
             held.lost = ran.get(held.id, REPEATED if doubtful else FRESH)
+            held.spent_ms = 0.0
             if held.started:
                 held.started = False
                 self._sums[held.lane].started_ms -= self._counted(held)
@@ -179,6 +188,17 @@ class Holding(Generic[R]):
         self._waiting = len(self._held)
         self.ready = False
         return list(self._held.values())
+
+    @property
+    def models(self) -> frozenset[str]:
+        """The models of the jobs held and those that are being loaded."""
+        return frozenset((*self._models, *self._loads))
+
+    def busy_ms(self, now: float) -> float:
+        """Predicted work in hand for each of the device's lanes, less what has been done of it."""
+        left = sum(max(0.0, held.cost_ms - held.spent_ms) for held in self._held.values())
+        done = sum(now - running.began for running in self._batches.values()) * 1000
+        return max(0.0, left - done) / self._parallel
 
     @property
     def open(self) -> bool:
@@ -228,6 +248,9 @@ class Holding(Generic[R]):
     def _count(self, held: Held[R], sign: int) -> None:
         total = self._sums[held.lane]
         total.jobs += sign
+        self._models[held.model] += sign
+        if not self._models[held.model]:
+            del self._models[held.model]
         if not held.started:
             self._waiting += sign
         total.ms += sign * self._counted(held)

@@ -18,10 +18,12 @@ from kombu.asynchronous import Hub
 
 from tasks.celery import RoostApp
 from tasks.pull_script import Plan
+from tasks.survey import Choice, Survey
 from tasks.worker import CHILD_LOST, REFUSED
 from tasks.worker.delivery import Delivery, delivery_of
 from tasks.worker.holding import FRESH, Held, Holding, Limits
 from tasks.worker.link import CHILD, EngineLink
+from tasks.worker.neighbours import Neighbours
 from tasks.worker.request import JobRequest
 
 log = logging.getLogger(__name__)
@@ -49,6 +51,7 @@ class Parent:
             on_started=self._child_started,
             on_lost=self._child_lost,
         )
+        self.neighbours = Neighbours(name, self.holding)
         self._delivery: Delivery | None = None
         self._connected = False
         self._eventer: Any = None
@@ -85,6 +88,7 @@ class Parent:
         hub.call_repeatedly(_EVENTS_S, self._send_events)
         hub.call_repeatedly(_LOOK_S, self._reconsider)
         self._connected = True
+        self.neighbours.tell(self._delivery, time.monotonic())
         for owner, status, runtime_s, code in late:
             owner.conclude(status, runtime_s, code)
 
@@ -110,13 +114,34 @@ class Parent:
         """Whether to look now."""
         return self.holding.wants(time.monotonic())
 
+    @property
+    def doubting(self) -> bool:
+        """Whether what was left to other workers may be ours by now."""
+        return self.neighbours.doubting(time.monotonic())
+
+    @property
+    def name(self) -> str:
+        """The worker's name."""
+        return self.neighbours.name
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is no other worker to leave anything to."""
+        return self.neighbours.alone
+
     def plan(self, queues: Sequence[str], turn: int) -> Plan:
         """What to pull now."""
         return self.holding.plan(queues, turn)
 
+    def choose(self, plan: Plan, survey: Survey) -> Choice:
+        """What of it to take, given where the models are."""
+        return self.neighbours.choose(plan, survey, time.monotonic())
+
     def pulled(self) -> None:
         """Give the child what came. Not at the end of the turn: Celery sends its events before that."""
         self._flush()
+        if self._delivery is not None:
+            self.neighbours.tell_changes(self._delivery, time.monotonic())
 
     def receive(self, held: Held[JobRequest]) -> None:
         """Take a job in hand; it goes to the child with all that came with it."""
@@ -141,6 +166,7 @@ class Parent:
         self._link.unregister()
         if self._delivery is not None:
             self._delivery.pause()
+            self.neighbours.leave(self._delivery)
         if wait and self._link.alive and self.holding.ready:
             self._flush()
             self._link.send("handback")
@@ -198,8 +224,8 @@ class Parent:
                 self.holding.load_started(model, limit_s, now)
             case ["loaded", model]:
                 self.holding.load_ended(model)
-            case ["residents", _models]:
-                pass
+            case ["residents", models]:
+                self.neighbours.residents(models)
             case ["returned", ids]:
                 self._give_back([held for key in ids if (held := self.holding.get(key)) is not None])
                 self._reconsider()
@@ -259,6 +285,8 @@ class Parent:
     def _tick(self) -> None:
         self._link.tick()
         now = time.monotonic()
+        if self._connected and self._delivery is not None:
+            self.neighbours.tell(self._delivery, now)
         if overdue := self.holding.overdue(now):
             self._end_child("limit", f"over its limit: {', '.join(overdue)}")
         elif self._link.alive and not self.holding.ready and now > self._ready_by:
@@ -288,6 +316,7 @@ class Parent:
         # A load that hangs would end each child in turn, and all other models with it.
         self._hung |= dict.fromkeys(self.holding.hung(now), now + _HUNG_S)
         jobs = self.holding.child_lost(now)
+        self.neighbours.residents({})
         self._unsent = []
         log.error("%s, %d jobs in hand: %s", CHILD_LOST, len(jobs), reason)
         if not was_ready:

@@ -45,7 +45,9 @@ async def test_published_jobs_lie_in_their_queues_and_are_held(
 ) -> None:
     jobs = [new_job(bucket=bucket) for bucket in ("xs", "xs", "m")]
     await publisher.publish(jobs)
-    assert (client.llen("interactive.xs"), client.llen("interactive.m")) == (2, 1)
+    assert [client.llen(keys.messages(f"interactive.{bucket}", "roost/fake")) for bucket in ("xs", "m")] == [2, 1]
+    assert [client.llen(keys.tally(f"interactive.{bucket}")) for bucket in ("xs", "m")] == [2, 1]
+    assert client.zrange(keys.models("interactive.m"), 0, -1) == [b"roost/fake"]
     assert await publisher.held([*(job.id for job in jobs), UUID(int=99)]) == {job.id for job in jobs}
 
 
@@ -62,7 +64,7 @@ async def test_the_blocking_twins_do_the_same(client: redis.Redis, publisher: Pu
     await publisher.publish([one])
     publisher.publish_now([two])
     assert publisher.held_now([one.id, two.id]) == await publisher.held([one.id, two.id]) == {one.id, two.id}
-    first, second = client.lrange("interactive.xs", 0, -1)
+    first, second = client.lrange(keys.messages("interactive.xs", "roost/fake"), 0, -1)
     assert len(first) == len(second)
 
 
@@ -136,7 +138,7 @@ async def test_a_connection_that_died_while_idle_is_made_anew(
     await asyncio.to_thread(cut)
     await publisher.publish([new_job()])
     publisher.publish_now([new_job()])
-    assert client.llen("interactive.xs") == 4
+    assert client.llen(keys.tally("interactive.xs")) == 4
 
 
 async def test_a_stock_transport_gets_celery_s_own_messages_and_cannot_tell_what_it_holds(

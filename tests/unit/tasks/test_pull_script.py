@@ -7,23 +7,32 @@ from tasks.pull_script import Plan, Section, Source, bell_commands, pull_argumen
 
 PLAN = Plan(
     (
-        Section((Source("a", 2.0), Source("b", 20.0)), room_ms=100.0, jobs=7),
+        Section((Source("a", 2.0), Source("b", 20.0, models=("", "m"))), room_ms=100.0, jobs=7),
         Section((Source("c", record=False),), room_ms=-5.0, jobs=3, least=1),
     ),
     cap_ms=50.0,
 )
 
 
-def test_keys_name_each_queue_with_its_bell() -> None:
+def _names(queue: str) -> list[str]:
+    return [queue, keys.bell(queue)]
+
+
+def test_keys_name_each_queue_with_its_bell_and_the_bells_to_ring() -> None:
     fixed = ["unacked", "unacked_index", keys.HELD, keys.CANCELLED]
-    assert pull_keys(PLAN, "unacked", "unacked_index") == [
+    assert pull_keys(PLAN, "unacked", "unacked_index", ["other"]) == [
         *fixed,
-        *("a", keys.bell("a"), "b", keys.bell("b"), "c", keys.bell("c")),
+        *(*_names("a"), *_names("b"), *_names("c")),
+        "other",
     ]
 
 
 def test_arguments_follow_the_sections() -> None:
-    assert pull_arguments(PLAN, most=9) == [9, 50.0, 2, 100.0, 7, 0, 2, 2.0, 1, 20.0, 1, -5.0, 3, 1, 1, 0.0, 0]
+    assert pull_arguments(PLAN, most=9) == [
+        *(9, 50.0, 2),
+        *(100.0, 7, 0, 2, 2.0, 1, 20.0, 3, 2, "", "m"),
+        *(-5.0, 3, 1, 1, 0.0, 0),
+    ]
 
 
 def test_restoring_pairs_tags_with_payloads() -> None:

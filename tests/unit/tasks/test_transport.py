@@ -27,7 +27,7 @@ def test_a_kombu_without_such_a_name_is_refused_with_what_to_do(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("ours", "stock", "added"),
     [
-        (Channel, redis.Channel, {"script", "pull", "reconsider", "_ring", "_plan", "_hand_over"}),
+        (Channel, redis.Channel, {"script", "pull", "reconsider", "_ring", "_plan", "_choice", "_hand_over"}),
         (QoS, redis.QoS, {"adopt", "flush", "renew", "restore", "_restore", "_readable"}),
         (transport.Transport, redis.Transport, {"_renew", "_watch"}),
     ],

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import redis
 from kombu import Connection, Consumer, Queue
 
+from tasks import keys
 from tasks.channel import Channel
 from tasks.messages import Submission
 
@@ -47,3 +49,14 @@ class Inbox:
 
 def ids(jobs: list[Submission]) -> list[str]:
     return [str(job.id) for job in jobs]
+
+
+def depth(client: redis.Redis, queue: str = "interactive.xs") -> int:
+    """How many messages a queue has; that its lists, their index and the tally agree is checked by the way."""
+    models = [model.decode() for model in client.zrange(keys.models(queue), 0, -1)]
+    lists = {model: int(client.llen(keys.messages(queue, model))) for model in models}
+    assert all(lists.values()), f"models without messages: {lists}"
+    named = {name.decode() for name in client.scan_iter(f"{queue}:*")}
+    assert named == {keys.messages(queue, model) for model in models}
+    assert client.llen(keys.tally(queue)) == sum(lists.values())
+    return int(client.llen(queue)) + sum(lists.values())

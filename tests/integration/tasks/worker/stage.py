@@ -69,7 +69,8 @@ class Books:
 
     def queued(self) -> int:
         """Messages in the queues."""
-        return sum(self._number(self.client.llen(queue)) for queue in queue_names())
+        names = [name for queue in queue_names() for name in (queue, keys.tally(queue))]
+        return sum(self._number(self.client.llen(name)) for name in names)
 
     def in_hand(self) -> int:
         """Messages that consumers hold."""
