@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from engine.adapters.base import Place
 from engine.batcher import Bounds
@@ -207,7 +208,12 @@ class Lanes:
         means = self._means
         began = means.start(run)
         try:
-            came = run_batch(run.adapter, run.batch, clear=means.device.clear, relieve=means.relief(self.place))
+            came = run_batch(
+                run.adapter,
+                run.batch,
+                clear=partial(means.device.clear, thorough=True),
+                relieve=means.relief(self.place),
+            )
         except DeviceLost as error:
             # Lost first: no other lane may start on the device that is about to be given up.
             means.lost(error)

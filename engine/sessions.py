@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from engine.adapters.base import Part, Place, StepAdapter, TokenSequence
 from engine.costs import Pass
@@ -271,7 +272,9 @@ class Sessions:
         teaches = _teaches(plan.parts)
         began = means.start(run)
         try:
-            came = run_step(adapter, plan.parts, clear=means.device.clear, relieve=means.residency.relieve)
+            came = run_step(
+                adapter, plan.parts, clear=partial(means.device.clear, thorough=True), relieve=means.residency.relieve
+            )
         except DeviceLost as error:
             # Lost first: no other lane may start on the device that is about to be given up.
             means.lost(error)
