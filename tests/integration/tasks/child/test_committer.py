@@ -13,6 +13,7 @@ import redis
 
 from tasks import keys
 from tasks.child.committer import Committer, Ending
+from tasks.child.tally import Tally
 from tasks.child.wakes import Wakes
 from tasks.db import Database
 from tasks.jobs import Job, State
@@ -91,3 +92,37 @@ def test_a_result_waits_for_a_connection_and_is_not_taken_for_refused(
         [(_, status, *_)] = reports.get(timeout=PATIENCE_S)
     narrow.close()
     assert (status, row(job).state) == ("succeeded", State.SUCCEEDED)
+
+
+def test_waiting_for_the_database_is_told_as_time_of_the_commit(
+    database_url: str,
+    broker_url: str,
+    stored_job: NewJob,
+    ending: Callable[..., Completion],
+    row: Row,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    job, ended = stored_job(), time.time()
+    parts = {"device_ms": 2.0, "commit_ms": 1.0, "total_ms": 3.0}
+    tally = Tally()
+    narrow = Database(database_url, 1, patience_s=0.2)
+    with redis.Redis.from_url(plain_redis(broker_url)) as client:
+        reports = Queue[Report]()
+        committer = Committer(narrow, Wakes(client), reports.put, tally=tally)
+        with narrow.exclusive(1):
+            committer.put([of(ending(job, finished=ended, timings=parts))])
+            committer.start()
+            end, never = time.monotonic() + PATIENCE_S, threading.Event()
+            while not caplog.records:
+                assert time.monotonic() < end, "the committer did not miss its connection"
+                never.wait(0.01)
+        reports.get(timeout=PATIENCE_S)
+        assert committer.close(PATIENCE_S)
+    narrow.close()
+    found = row(job)
+    assert found.timings is not None
+    assert found.timings["commit_ms"] >= 200.0
+    assert found.timings["total_ms"] == pytest.approx(2.0 + found.timings["commit_ms"])
+    assert found.finished_at is not None
+    assert (found.finished_at.timestamp() - ended) * 1000 == pytest.approx(found.timings["commit_ms"] - 1.0, abs=1.0)
+    assert tally.told()["ended"] == [["encode", "interactive", "succeeded", 1]]
