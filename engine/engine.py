@@ -86,7 +86,7 @@ class Engine:
             account=account,
             host_bytes=limits.host_bytes,
             keep_alive_s=limits.keep_alive_s,
-            waiting=self._scheduler.waiting,
+            waiting=self._waiting,
         )
         self._hand = Hand(self._residency.loading_seconds, clock, together=device.kind is DeviceKind.CPU)
         self._passes = Passes(costs)
@@ -266,9 +266,11 @@ class Engine:
         self._settle()
         return [work.id for work in dropped]
 
+    def _waiting(self, model: str) -> int:
+        return sum(lanes.scheduler.waiting(model) for lanes in self._lanes.values())
+
     def _state(self, model: ModelState) -> ModelState:
-        waiting = sum(lanes.scheduler.waiting(model.model) for lanes in self._lanes.values())
-        return replace(model, waiting=waiting, work=self._passes.of_model(model.model))
+        return replace(model, waiting=self._waiting(model.model), work=self._passes.of_model(model.model))
 
     def _settle(self) -> None:
         """Works, passes or memory have gone: wake a lane that may go on now, and whoever waits for quiet."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from engine.account import Account
 from engine.adapters.base import Place
 from engine.device import Device, DeviceKind
 from engine.errors import LoadFailed, LoadReason, ModelTooLarge
-from engine.eviction import EvictionPolicy, Plan, plan_room
+from engine.eviction import EvictionPolicy, Newcomer, Plan, Resident, plan_room
 from engine.ledger import Ledger
 from engine.slot import Slot
 from engine.snapshot import LedgerState, Phase
@@ -39,6 +39,7 @@ class Placement:
         host_bytes: int = 0,
         keep_alive_s: float | None = None,
         foreign_wait_s: float = FOREIGN_WAIT_S,
+        waiting: Callable[[str], int] = lambda _: 1,
     ) -> None:
         self.ledger = Ledger(budget, account, phantom=device.kind is DeviceKind.FAKE)
         self.host = Ledger(host_bytes)
@@ -48,6 +49,7 @@ class Placement:
         self._pinned = frozenset(pinned)
         self._keep_alive_s = keep_alive_s
         self._foreign_wait_s = foreign_wait_s
+        self._waiting = waiting
 
     def slot(self, model: str) -> Slot:
         """The model's slot, made at its first mention."""
@@ -64,15 +66,21 @@ class Placement:
     def next_load(self, now: float) -> tuple[Slot | None, float | None]:
         """What to load now, or for how long there is nothing to do (None: until something changes)."""
         times = [slot.retry for slot in self.slots.values() if slot.wanted and slot.phase is Phase.FAILED]
-        loadable = sorted((s for s in self.slots.values() if s.loadable(now)), key=lambda s: s.due)
-        if loadable:
+        coming = [(self._newcomer(slot), slot) for slot in self.slots.values() if slot.loadable(now)]
+        if coming:
             self.ledger.refresh()
-        for slot in loadable:
-            at = self._possible(slot, now)
+        there, kept = self._residents(now), list[Ledger]()
+        for newcomer, slot in sorted(coming, key=lambda pair: pair[0].rank(now, self.policy)):
+            if self.book(slot) in kept:
+                continue
+            at = self._possible(slot, now, there)
             if at is not None and at <= now:
                 return slot, None
             if at is not None:
                 times.append(at)
+            if slot.starved is None and newcomer.overdue(now, self.policy):
+                # Those behind it would bring new victims that have to stay, again and again.
+                kept.append(self.book(slot))
         return None, min((at - now for at in times if now < at < math.inf), default=None)
 
     def next_idle(self, now: float) -> tuple[Slot | None, float | None]:
@@ -87,26 +95,28 @@ class Placement:
             times.append(at)
         return None, min((at - now for at in times), default=None)
 
-    def plan_for(self, slot: Slot, now: float) -> Plan | None:
-        """Who leaves for this model, and when; None if no set of the others makes room."""
+    def plan_for(self, slot: Slot, now: float, there: Mapping[Slot, Resident] | None = None) -> Plan | None:
+        """Who leaves for this model, and when; None if no set of the others makes room. `there` is who could."""
         if not slot.known:
             return Plan((), now)
         book = self.book(slot)
         # Parked models give way to one that works in host memory.
         free = book.room(slot.floor) + (self.parked if book is self.host else 0)
-        return self._plan(slot.weights, free, lambda other: self.book(other) is book, asked=slot.asked, now=now)
+        others = self._residents(now) if there is None else there
+        residents = [resident for other, resident in others.items() if self.book(other) is book]
+        newcomer = self._newcomer(slot)
+        return plan_room(slot.weights, free, residents, newcomer=newcomer, now=now, policy=self.policy)
 
-    def plan_relief(self, now: float) -> Plan | None:
-        """Who leaves to save a batch: the least valuable that nobody holds."""
-        plan = self._plan(1, 0, lambda slot: not slot.leases and self.book(slot) is self.ledger, asked=0.0, now=now)
+    def plan_relief(self, now: float, book: Ledger | None = None) -> Plan | None:
+        """Who leaves to save a batch: the least valuable that nobody holds, of the device or of other books."""
+        own = book or self.ledger
+        plan = self._plan(1, 0, lambda slot: not slot.leases and self.book(slot) is own, now=now)
         return plan and Plan(plan.victims[:1], now)
 
     def plan_trim(self, newcomer: Slot, now: float) -> Plan | None:
         """Who leaves because `newcomer` has taken more than it said."""
         book = self.book(newcomer)
-        return self._plan(
-            book.excess, 0, lambda slot: slot is not newcomer and self.book(slot) is book, asked=0.0, now=now
-        )
+        return self._plan(book.excess, 0, lambda slot: slot is not newcomer and self.book(slot) is book, now=now)
 
     def plan_park(self, slot: Slot, size: int, now: float) -> tuple[str, ...] | None:
         """Which parked models give way so that this one can park in `size` bytes; None if it is not to park itself.
@@ -118,7 +128,7 @@ class Placement:
             return None
         parked = [other.parked(other.host, now, self.policy) for other in self._parked() if other is not slot]
         newcomer = slot.parked(size, now, self.policy)
-        plan = plan_room(size, free, parked, asked=0.0, now=now, policy=self.policy)
+        plan = plan_room(size, free, parked, now=now, policy=self.policy)
         if plan is None:
             return None
         lost = [one for one in parked if one.model in plan.victims]
@@ -129,7 +139,7 @@ class Placement:
     def least_parked(self, now: float) -> Slot | None:
         """The parked model that is worth least."""
         parked = [slot.parked(slot.host, now, self.policy) for slot in self._parked()]
-        plan = plan_room(1, 0, parked, asked=0.0, now=now, policy=self.policy)
+        plan = plan_room(1, 0, parked, now=now, policy=self.policy)
         return self.slots[plan.victims[0]] if plan and plan.victims else None
 
     @property
@@ -190,42 +200,44 @@ class Placement:
         found = self.account()
         return LoadFailed(
             f"{slot.model} takes {weights} bytes and {slot.floor} for a batch, and no eviction makes room for it: the "
-            f"device has {found.free} free of {found.total}; this worker's models take {found.weights}, other workers "
-            f"hold {found.others}, other programs {found.foreign}. Free memory on it.",
+            f"device has {found.free} free of {found.total} bytes; this worker's models take {found.weights}, other "
+            f"workers hold {found.others}; {self.ledger.tell_foreign()}. Free memory on it.",
             LoadReason.OUT_OF_MEMORY,
         )
 
     def account(self) -> LedgerState:
         """The books, with what the device says."""
         memory = self._device.probe()
-        others = self.ledger.others()
-        foreign = memory.total - memory.free - memory.ours - (others.held - others.pending)
         return LedgerState(
             budget=self.ledger.budget,
             weights=self.ledger.weights,
             lent=self.ledger.lent,
             total=memory.total,
             free=memory.free,
-            others=others.held,
-            foreign=max(0, foreign),
+            others=self.ledger.others().held,
+            foreign=self.ledger.foreign(memory),
             host=self.host.weights,
             host_budget=self.host.budget,
         )
 
-    def _possible(self, slot: Slot, now: float) -> float | None:
+    def _possible(self, slot: Slot, now: float, there: Mapping[Slot, Resident]) -> float | None:
         """When a load can begin; None if that depends on a load or departure that is under way."""
-        plan = self.plan_for(slot, now)
+        plan = self.plan_for(slot, now, there)
         if plan is not None:
             # The account has refused what the plan says: it is asked again, but not at once.
             return max(plan.at, slot.again)
         # If nothing is under way nothing will change by itself: let the load find that out, and say so.
         return None if self.moving(slot) else max(now, slot.again)
 
-    def _plan(self, need: int, free: int, allowed: Callable[[Slot], bool], *, asked: float, now: float) -> Plan | None:
-        residents = [
-            slot.resident(self.book(slot).held(slot.model), now, self.policy) for slot in self._there() if allowed(slot)
-        ]
-        return plan_room(need, free, residents, asked=asked, now=now, policy=self.policy)
+    def _plan(self, need: int, free: int, allowed: Callable[[Slot], bool], *, now: float) -> Plan | None:
+        residents = [resident for slot, resident in self._residents(now).items() if allowed(slot)]
+        return plan_room(need, free, residents, now=now, policy=self.policy)
+
+    def _residents(self, now: float) -> dict[Slot, Resident]:
+        return {slot: slot.resident(self.book(slot).held(slot.model), now, self.policy) for slot in self._there()}
+
+    def _newcomer(self, slot: Slot) -> Newcomer:
+        return slot.newcomer(self._waiting(slot.model))
 
     def _there(self) -> list[Slot]:
         return [slot for slot in self.slots.values() if slot.phase is Phase.RESIDENT]

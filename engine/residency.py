@@ -57,6 +57,7 @@ class Residency:
         host_bytes: int = 0,
         keep_alive_s: float | None = None,
         foreign_wait_s: float = FOREIGN_WAIT_S,
+        waiting: Callable[[str], int] = lambda _: 1,
     ) -> None:
         specs = [models.find(key).spec for key in models.keys]
         stays = [spec for spec in specs if spec.stay.pinned or spec.stay.preload]
@@ -70,6 +71,7 @@ class Residency:
             host_bytes=host_bytes,
             keep_alive_s=keep_alive_s,
             foreign_wait_s=foreign_wait_s,
+            waiting=waiting,
         )
         self.ledger = self._placement.ledger
         self._slots = self._placement.slots
@@ -86,6 +88,11 @@ class Residency:
     def too_large(self) -> Mapping[str, str]:
         """Models of the catalog that can never be had, each with the reason; found out soon after the start."""
         return self._survey.too_large
+
+    @property
+    def surveyed(self) -> threading.Event:
+        """Set once the catalog was looked through for them."""
+        return self._survey.done
 
     def start(self, loaders: int = 1) -> None:
         """Begin to load what is wanted, at most `loaders` models at once; those that are pinned or preloaded first."""
@@ -215,9 +222,12 @@ class Residency:
         with self._lock:
             return {slot.model: slot.reload_s for slot in self._slots.values() if slot.phase is Phase.RESIDENT}
 
-    def relieve(self) -> bool:
-        """Evict the least valuable model that is neither held nor pinned, to save a batch. False if there is none."""
-        return self._loading.relieve()
+    def relieve(self, model: str | None = None) -> bool:
+        """Evict the least valuable model that is neither held nor pinned, to save a batch. False if there is none.
+
+        `model` is the one whose batch lacks memory, on the device or in the host's.
+        """
+        return self._loading.relieve(model)
 
     def snapshot(self) -> tuple[tuple[ModelState, ...], LedgerState]:
         """Every model that was ever asked for, and the account."""

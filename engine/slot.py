@@ -7,7 +7,7 @@ from typing import Protocol
 
 from engine.adapters.base import Adapter, Place
 from engine.errors import DeviceLost, EngineError
-from engine.eviction import EvictionPolicy, Resident, decayed
+from engine.eviction import EvictionPolicy, Newcomer, Resident, decayed
 from engine.snapshot import Departure, ModelState, Phase, Reason
 from engine.types import Footprint
 
@@ -34,7 +34,7 @@ class Watcher(Protocol):
         """The device cannot compute any more."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Slot:
     """One model. `asked` is since when it is wanted without being there; `patience` delays it behind others.
 
@@ -147,6 +147,17 @@ class Slot:
             used=self.loaded if self.used is None else self.used,
             reload_s=max(self.reload_s, 0.001),
             demand=self._demand(now, policy),
+        )
+
+    def newcomer(self, waiting: int) -> Newcomer:
+        """The model as one that is to come. Where only bulk work waits, that counts as one item, however much it is."""
+        displaced = self.departure is not None and self.departure.reason is Reason.ROOM
+        coming_s = self.restore_s if self.phase is Phase.PARKED else self.load_s
+        return Newcomer(
+            due=self.due,
+            waiting=1 if self.patience else max(waiting, self.waiters, 1),
+            reload_s=max(coming_s, 0.001),
+            displaced=self.loaded if displaced else None,
         )
 
     def parked(self, size: int, now: float, policy: EvictionPolicy) -> Resident:
