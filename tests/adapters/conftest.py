@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import engine.adapters
 from catalog.options import EncodeOptions
-from catalog.schema import Spec
+from catalog.schema import EncodeFacts, Spec
 from catalog.terms import Lane, Verb
 from engine.adapters.base import Adapter
 from engine.families import adapter_class
@@ -132,8 +132,17 @@ def run() -> Run:
     return run_texts
 
 
-@pytest.fixture(scope="session")
-def vector() -> Callable[[Outcome], NDArray[np.float32]]:
+@pytest.fixture(scope="module")
+def facts(cases: Cases) -> EncodeFacts:
+    """What the family's model says of its vectors; a family that gives none is passed over."""
+    found = cases.model()[0].tasks.encode
+    if found is None:
+        pytest.skip("this family gives no vectors")
+    return found
+
+
+@pytest.fixture(scope="module")
+def vector(facts: EncodeFacts) -> Callable[[Outcome], NDArray[np.float32]]:
     def values(outcome: Outcome) -> NDArray[np.float32]:
         assert isinstance(outcome, Output), outcome
         dense = outcome.fields["dense"]

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 import engine.adapters
 from catalog.options import EncodeOptions, OutputDtype
-from catalog.schema import Spec
+from catalog.schema import EncodeFacts, Spec
 from engine.adapters.base import Adapter
 from engine.device import CpuDevice
 from engine.errors import EngineError, ItemRejected
@@ -100,9 +100,9 @@ def test_a_batch_of_bad_items_alone_is_answered(adapter: Adapter, run: Run) -> N
     assert [type(outcome) for outcome in run(adapter, [None, None])] == [ItemRejected] * 2
 
 
-def test_items_of_one_batch_keep_their_own_options(adapter: Adapter, cases: Cases, run: Run) -> None:
-    facts = adapter.spec.tasks.encode
-    assert facts is not None
+def test_items_of_one_batch_keep_their_own_options(
+    adapter: Adapter, cases: Cases, run: Run, facts: EncodeFacts
+) -> None:
     shorter = min(facts.matryoshka, default=None)
     options = [
         EncodeOptions(),
@@ -121,6 +121,7 @@ def test_items_of_one_batch_keep_their_own_options(adapter: Adapter, cases: Case
         assert outcome.fields["dense"]["dims"] == (own.dimensions or facts.dims)
 
 
+@pytest.mark.usefixtures("facts")
 def test_a_text_over_the_limit_is_cut_and_marked(adapter: Adapter, run: Run) -> None:
     text = "word " * (adapter.spec.max_length * 4)
     outcome = run(adapter, [text])[0]
@@ -129,6 +130,7 @@ def test_a_text_over_the_limit_is_cut_and_marked(adapter: Adapter, run: Run) -> 
     assert outcome.tokens >= adapter.spec.max_length
 
 
+@pytest.mark.usefixtures("facts")
 def test_a_text_over_the_limit_is_refused_if_it_may_not_be_cut(adapter: Adapter, cases: Cases, run: Run) -> None:
     text = "word " * (adapter.spec.max_length * 4)
     outcomes = run(adapter, [text, cases.texts()[0]], EncodeOptions(truncate=False))
