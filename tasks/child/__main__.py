@@ -13,6 +13,7 @@ import redis
 
 from catalog.errors import CatalogError
 from catalog.loader import Catalog
+from engine.costs import CostBook
 from engine.device import choose_device
 from engine.engine import Engine
 from engine.errors import DeviceUnavailable, InvalidBudget, LedgerUnusable
@@ -20,6 +21,7 @@ from engine.families import check
 from engine.limits import lane_count
 from tasks.child.claimer import Claimer
 from tasks.child.committer import Committer
+from tasks.child.costs import CostKeeper
 from tasks.child.hand import Hand
 from tasks.child.heartbeat import Heartbeat
 from tasks.child.limits import account, engine_limits, eviction
@@ -55,7 +57,17 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
     committer = Committer(database, wakes, lambda report: reporter.committed(report), tally=tally)  # noqa: PLW0108
     reporter = Reporter(hand, committer, line.send, worker=worker, max_attempts=settings.max_attempts, tally=tally)
     bounds = engine_limits(settings, device)
-    engine = Engine(catalog, device, bounds, reporter, eviction=eviction(settings), account=account(settings, device))
+    book = CostBook(device.hardware, lanes=lane_count(bounds, device))
+    keeper = CostKeeper(database, book, device.hardware)
+    engine = Engine(
+        catalog,
+        device,
+        bounds,
+        reporter,
+        eviction=eviction(settings),
+        account=account(settings, device),
+        costs=book,
+    )
     receiver = Receiver(catalog, engine, hand, reporter, line.send)
     marker = Marker(
         hand,
@@ -82,7 +94,7 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
     )
 
     engine.start()
-    for thread in (committer, marker, claimer, heartbeat):
+    for thread in (keeper, committer, marker, claimer, heartbeat):
         thread.start()
     # What lives as long as the process is not worth looking at in each collection.
     gc.collect()
@@ -97,6 +109,7 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
     engine.stop()
     claimer.close()
     committer.close(settings.shutdown_s)
+    keeper.close(settings.shutdown_s)
     marker.close()
     heartbeat.close()
     database.close()
