@@ -100,8 +100,8 @@ def join(card: Card, folder: Path) -> Iterator[Callable[..., Member]]:
     """Start a process on the device."""
     with ExitStack() as ending:
 
-        def start(reserve: int = RESERVE) -> Member:
-            words = [str(folder), str(card.file), str(reserve)]
+        def start(reserve: int = RESERVE, device: str = "") -> Member:
+            words = [str(folder), device or str(card.file), str(reserve)]
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.integration.engine.member", *words],
                 stdin=subprocess.PIPE,

@@ -1,6 +1,7 @@
 """A process on a shared device, in a test's hands: `python -m tests.integration.engine.member FOLDER DEVICE RESERVE`.
 
-It reads one call a line, as JSON, and answers each with one line.
+The device is a file that says all of it, or a real one as ROOST_DEVICE names it. It reads one call a line, as JSON, and
+answers each with one line.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.account import Share
-from engine.device import FakeDevice
+from engine.device import FakeDevice, choose_device
 from engine.memory import Memory
 from engine.shared_account import SharedAccount
 
@@ -97,7 +98,8 @@ def _resident(pid: int) -> int:
 def main() -> None:
     """Answer until there is no more to read."""
     folder, device, reserve = sys.argv[1:]
-    account = SharedAccount(FileDevice(Path(device)), Path(folder), int(reserve))
+    real = choose_device(device) if device.startswith("cuda") else FileDevice(Path(device))
+    account = SharedAccount(real, Path(folder), int(reserve))
     print(json.dumps(os.getpid()), flush=True)
     for line in sys.stdin:
         print(json.dumps(answer(account, *json.loads(line))), flush=True)

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
+from engine import nvml
 from engine.device import CpuDevice, DeviceKind, FakeDevice, choose_device
 from engine.errors import DeviceUnavailable
+from engine.memory import Memory
 
 
 def test_cpu_is_this_machine() -> None:
@@ -82,3 +86,56 @@ def test_old_garbage_is_found_by_a_thorough_clearing() -> None:
     del garbage
     device.clear(thorough=True)
     assert grown - device.probe().ours > 48 * 2**20
+
+
+class TorchCuda:
+    """What torch says of one card, in a process in which `lost` CUDA answers nothing any more."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.lost = False
+        answers = {
+            "is_available": lambda: True,
+            "device_count": lambda: 1,
+            "get_device_properties": lambda _: SimpleNamespace(name="NVIDIA A100-SXM4 MIG 1g.5gb", uuid="abc-1"),
+            "memory_allocated": lambda _: 10,
+            "memory_reserved": lambda _: 25,
+            "mem_get_info": self._mem_get_info,
+        }
+        for name, answer in answers.items():
+            monkeypatch.setattr(torch.cuda, name, answer)
+
+    def _mem_get_info(self, _: int) -> tuple[int, int]:
+        if self.lost:
+            raise RuntimeError("CUDA error: device-side assert triggered")
+        return 60, 100
+
+
+@pytest.fixture
+def torch_cuda(monkeypatch: pytest.MonkeyPatch) -> TorchCuda:
+    return TorchCuda(monkeypatch)
+
+
+def test_what_torch_keeps_unused_on_a_card_is_free_for_this_process(torch_cuda: TorchCuda) -> None:
+    assert choose_device("cuda").probe() == Memory(total=100, free=75, ours=10)
+
+
+def test_a_part_of_a_card_is_told_from_the_whole_by_its_name_and_its_identity(torch_cuda: TorchCuda) -> None:
+    device = choose_device("cuda:0")
+    assert (device.hardware, device.identity) == ("cuda:nvidia-a100-sxm4-mig-1g.5gb", "abc-1")
+
+
+def test_a_lost_card_s_memory_is_asked_of_the_driver(torch_cuda: TorchCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = choose_device("cuda")
+    torch_cuda.lost = True
+    card = nvml.Card("GPU-abc-1", "NVIDIA A100", total=101, free=40)
+    monkeypatch.setattr(nvml, "driver", lambda: SimpleNamespace(card={"abc-1": card}.get))
+    assert device.probe() == Memory(total=101, free=55, ours=10)
+    monkeypatch.setattr(nvml, "driver", lambda: None)
+    with pytest.raises(RuntimeError, match="device-side assert"):
+        device.probe()
+
+
+def test_a_card_that_the_driver_refuses_is_unavailable_with_its_reason(torch_cuda: TorchCuda) -> None:
+    torch_cuda.lost = True
+    with pytest.raises(DeviceUnavailable, match="RuntimeError: CUDA error: device-side assert"):
+        choose_device("cuda")
