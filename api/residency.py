@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -88,8 +89,8 @@ def summed(models: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def moment(unix_s: float | None) -> datetime | None:
-    """A moment of a heartbeat as a time in UTC."""
-    return None if unix_s is None else datetime.fromtimestamp(unix_s, UTC)
+    """A moment of a heartbeat as a time in UTC; None for never."""
+    return None if unix_s is None or not math.isfinite(unix_s) else datetime.fromtimestamp(unix_s, UTC)
 
 
 def whole(value: Any) -> int:

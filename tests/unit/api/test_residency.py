@@ -70,3 +70,7 @@ def test_a_model_that_no_worker_knows_is_absent() -> None:
 
 def test_a_load_under_way_tells_how_long_it_has_run() -> None:
     assert resident_object({"key": "m", "state": "loading", "loading_s": 3.5})["loads"]["running_s"] == 3.5
+
+
+def test_a_model_that_is_never_tried_again_has_no_time_for_it() -> None:
+    assert resident_object({"key": "m", "state": "failed", "retry_at": float("inf")})["retry_at"] is None
