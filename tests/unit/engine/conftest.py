@@ -54,13 +54,22 @@ def make_work() -> MakeWork:
 
 @pytest.fixture(scope="session")
 def make_spec() -> MakeSpec:
-    """The spec of a fake model, with its load options."""
+    """The spec of a fake model, with its load options; of an encoder unless another family is named."""
 
-    def make(id: str = "m", *, max_length: int = 512, cost: CostCoefficients | None = None, **load: Any) -> Spec:  # noqa: A002
+    def make(
+        id: str = "m",  # noqa: A002
+        *,
+        family: str = "fake",
+        max_length: int = 512,
+        cost: CostCoefficients | None = None,
+        **load: Any,
+    ) -> Spec:
+        encodes = Tasks(encode=EncodeFacts(dims=8, prompts={"query": "query: "}))
+        others = {"fake_generator": Tasks(generate={}), "fake_parser": Tasks(extract={})}
         return Spec(
             id=id,
-            family="fake",
-            tasks=Tasks(encode=EncodeFacts(dims=8, prompts={"query": "query: "})),
+            family=family,
+            tasks=others.get(family, encodes),
             parameters=0,
             max_length=max_length,
             cost=cost,

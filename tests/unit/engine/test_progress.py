@@ -75,7 +75,9 @@ def test_a_work_given_up_while_a_batch_of_it_runs_counts_that_batch_until_then(m
     assert (spent.device, spent.wait) == (3.0, 4.0)
 
 
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 10)), max_size=6), st.integers(0, 100), st.integers(0, 200))
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 10)), max_size=6), st.integers(0, 100), st.integers(0, 200)
+)
 def test_the_parts_add_up_to_the_stay(
     make_work: MakeWork, batches: list[tuple[int, int]], loading: int, end: int
 ) -> None:
