@@ -137,11 +137,11 @@ class Reclaimer:
         """What this process has on the device now; asked before a model leaves."""
         return self._device.probe().ours
 
-    def after(self, before: int, size: int) -> None:
-        """A model of `size` bytes has left, and the process had `before` until then."""
+    def after(self, before: int, size: int, *, urgent: bool = False) -> None:
+        """A model of `size` bytes has left, and the process had `before` until then. `urgent`: memory is short now."""
         self._device.clear()
         if self._device.kind is DeviceKind.FAKE or before - self.ours() >= size // 2:
             return
-        if self._clock() - self._collected >= self._every_s:
+        if urgent or self._clock() - self._collected >= self._every_s:
             self._device.clear(thorough=True)
             self._collected = self._clock()

@@ -89,12 +89,19 @@ class Loading:
                     self._placement.host.free(slot.model)
         self._device.clear()
 
-    def relieve(self) -> bool:
-        """Free memory of the device to save a batch: the least valuable idle model goes. False if there is none."""
-        if not self._hosting.apart and self._hosting.drop_least():
+    def relieve(self, model: str | None = None) -> bool:
+        """Free memory to save a batch of `model`, or one on the device: the least valuable idle model goes.
+
+        False if there is none. Where the batch needs host memory, one that is parked there goes first.
+        """
+        with self._changed:
+            slot = self._placement.slots.get(model) if model else None
+            book = self._placement.book(slot) if slot else self._placement.ledger
+        of_host = book is self._placement.host or not self._hosting.apart
+        if of_host and self._hosting.drop_least():
             return True
         with self._changed:
-            plan = self._placement.plan_relief(self._clock())
+            plan = self._placement.plan_relief(self._clock(), book)
             victims = self._placement.send_off(plan) if plan else []
         for victim in victims:
             self._evict(victim, Reason.MEMORY)
@@ -280,13 +287,14 @@ class Loading:
         """Park or unload a model that is leaving and that nobody holds."""
         book = self._placement.book(slot)
         before, size = self._reclaimer.ours(), book.held(slot.model)
-        # Memory that a batch lacks on a CPU is not won by parking in it.
-        parks = self._hosting.apart or reason is not Reason.MEMORY
+        # Host memory that a batch lacks is not won by parking in it.
+        apart = self._hosting.apart and book is not self._placement.host
+        parks = apart or reason is not Reason.MEMORY
         parked = parks and self._hosting.park(slot)
         if not parked and slot.adapter is not None:
             drop_weights(slot.adapter)
-        if not parked or self._hosting.apart:
-            self._reclaimer.after(before, size)
+        if not parked or apart:
+            self._reclaimer.after(before, size, urgent=reason is Reason.MEMORY)
         with self._changed:
             slot.phase = slot.away
             slot.departed(reason, by, self._clock())

@@ -16,7 +16,8 @@ from catalog.schema import Spec
 from engine.adapters.fake import FakeAdapter, FakeOptions
 from engine.device import CpuDevice, FakeDevice
 from engine.errors import LoadFailed, LoadReason
-from engine.loader import build_adapter, load_adapter, unload_adapter
+from engine.loader import Reclaimer, build_adapter, load_adapter, unload_adapter
+from engine.memory import Memory
 
 MakeSpec = Callable[..., Spec]
 MIB = 2**20
@@ -122,3 +123,66 @@ def test_memory_is_flat_over_load_and_unload_cycles(make_spec: MakeSpec) -> None
         unload_adapter(adapter, device)
         sizes.append(device.probe().ours)
     assert max(sizes[5:]) - min(sizes[5:]) < 8 * MIB
+
+
+class Watched(CpuDevice):
+    """A CPU that counts collections, and of which a script says what this process has on it."""
+
+    def __init__(self, *ours: int) -> None:
+        super().__init__()
+        self.script = list(ours)
+        self.cleared: list[bool] = []
+
+    def probe(self) -> Memory:
+        return Memory(self.total, self.total, self.script.pop(0) if len(self.script) > 1 else self.script[0])
+
+    def clear(self, *, thorough: bool = False) -> None:
+        self.cleared.append(thorough)
+
+
+def test_what_came_back_by_itself_needs_no_collection() -> None:
+    device = Watched(1000, 480)
+    reclaimer = Reclaimer(device, lambda: 0.0)
+    reclaimer.after(reclaimer.ours(), 1000)
+    assert device.cleared == [False]
+
+
+def test_what_did_not_come_back_is_looked_for_once_in_a_while() -> None:
+    now = 100.0
+    device = Watched(1000)
+    reclaimer = Reclaimer(device, lambda: now, every_s=30.0)
+    reclaimer.after(1000, 1000)
+    reclaimer.after(1000, 1000)
+    assert device.cleared == [False, True, False]
+    now += 30.0
+    reclaimer.after(1000, 1000)
+    assert device.cleared == [False, True, False, False, True]
+
+
+def test_where_memory_is_short_it_is_looked_for_at_once() -> None:
+    device = Watched(1000)
+    reclaimer = Reclaimer(device, lambda: 100.0)
+    for _ in range(2):
+        reclaimer.after(1000, 1000, urgent=True)
+    assert device.cleared == [False, True] * 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+def test_a_model_tied_in_a_cycle_gives_its_memory_back(make_spec: MakeSpec) -> None:
+    device = CpuDevice()
+    adapter = built(make_spec(bytes=64 * MIB, allocate=True))
+    adapter.load()
+    ring: list[Any] = [adapter.__dict__["_memory"]]
+    ring.append(ring)
+    reclaimer = Reclaimer(device, time.monotonic)
+    gc.collect()
+    before = reclaimer.ours()
+    adapter.unload()
+    del ring
+    reclaimer.after(before, 64 * MIB)
+    assert before - reclaimer.ours() > 60 * MIB
+
+
+def test_what_the_process_grew_by_says_nothing_of_one_of_two_loads(make_spec: MakeSpec) -> None:
+    loaded = load_adapter(Uncounted(make_spec()), CpuDevice(), time.monotonic, alone=False)
+    assert loaded.bytes == 0

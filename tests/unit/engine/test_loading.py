@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from engine.adapters.base import Place
 from engine.adapters.fake import FakeAdapter
 from engine.device import CpuDevice, FakeDevice
 from engine.errors import LoadFailed, LoadReason
+from engine.failures import COOL_DOWN_S
 from engine.snapshot import Departure, Phase, Reason
 from tests.unit.engine.recorder import PATIENCE_S
 from tests.unit.engine.watching import MakeResidency, Pool, Watching, held, state
@@ -241,6 +244,16 @@ def test_on_a_cpu_a_host_bound_model_takes_the_devices_memory(make_residency: Ma
     assert (residency.snapshot()[1].weights, residency.snapshot()[1].host) == (300, 0)
 
 
+@pytest.mark.usefixtures("hosted")
+def test_a_host_bound_batch_without_memory_gets_that_of_idle_host_bound_models(make_residency: MakeResidency) -> None:
+    residency = make_residency({"a": {"bytes": 200, "parks": True}, "b": {"bytes": 200}}, host_bytes=1000)
+    held(residency, "a", "b")
+    residency.acquire("b", PATIENCE_S)
+    assert not residency.relieve()
+    assert residency.relieve("b")
+    assert (state(residency, "a").phase, residency.snapshot()[1].host) == (Phase.ABSENT, 200)
+
+
 def test_files_put_in_place_of_bad_ones_are_found(make_residency: MakeResidency, make_spec: MakeSpec) -> None:
     later = 0.0
     asked: list[str] = []
@@ -277,6 +290,72 @@ def test_files_that_cannot_be_had_fail_the_load_for_a_while(
     assert residency.refusal("a") is caught.value
     later = 601.0
     held(residency, "a")
+
+
+@pytest.mark.parametrize("reason", sorted(set(LoadReason) - {LoadReason.CORRUPT, LoadReason.NOT_FOUND}))
+def test_a_failed_load_of_any_kind_is_tried_again_once_it_has_cooled_down(
+    make_residency: MakeResidency, reason: LoadReason
+) -> None:
+    later = 0.0
+    faults = [{"kind": "fail_load", "reason": reason, "times": 1}]
+    residency = make_residency({"a": {"faults": faults}}, clock=lambda: time.monotonic() + later)
+    with pytest.raises(LoadFailed) as caught:
+        residency.acquire("a", PATIENCE_S)
+    later = COOL_DOWN_S[reason] - 1.0
+    assert residency.refusal("a") is caught.value
+    later = COOL_DOWN_S[reason] + 0.1
+    held(residency, "a")
+    assert caught.value.reason is reason
+
+
+def test_a_load_that_hung_elsewhere_is_refused_here_until_it_has_cooled_down(make_residency: MakeResidency) -> None:
+    later = 0.0
+    residency = make_residency({"a": {}}, clock=lambda: time.monotonic() + later)
+    error = LoadFailed("It took too long.", LoadReason.TIMEOUT)
+    residency.fail("a", error)
+    assert residency.refusal("a") is error
+    later = COOL_DOWN_S[LoadReason.TIMEOUT] + 0.1
+    held(residency, "a")
+
+
+@pytest.mark.parametrize(
+    ("raised", "reason"),
+    [
+        (ImportError("No module named 'extra'"), LoadReason.DEPENDENCY),
+        (MemoryError(), LoadReason.OUT_OF_MEMORY),
+        (ConnectionError("reset"), LoadReason.NETWORK),
+        (FileNotFoundError(2, "no such file"), LoadReason.NOT_FOUND),
+        (EOFError(), LoadReason.CORRUPT),
+        (KeyError("x"), LoadReason.UNKNOWN),
+    ],
+)
+def test_what_a_library_raises_at_a_load_gets_its_reason(
+    make_residency: MakeResidency, monkeypatch: pytest.MonkeyPatch, raised: Exception, reason: LoadReason
+) -> None:
+    def breaks(self: FakeAdapter) -> None:
+        raise raised
+
+    monkeypatch.setattr(FakeAdapter, "load", breaks)
+    residency = make_residency({"a": {}})
+    with pytest.raises(LoadFailed) as caught:
+        residency.acquire("a", PATIENCE_S)
+    assert caught.value.reason is reason
+
+
+def test_a_model_whose_files_are_cut_short_fails_as_corrupt_and_the_others_serve(
+    make_residency: MakeResidency, make_spec: MakeSpec, tmp_path: Path
+) -> None:
+    header = json.dumps({"w": {"dtype": "F32", "shape": [10], "data_offsets": [0, 40]}}).encode()
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"\0" * 39)
+    (tmp_path / "config.json").write_text("{}")
+    bad = make_spec("bad").model_copy(update={"family": "sentence_transformer"})
+    residency = make_residency(
+        [bad, make_spec("good")], find=lambda spec: tmp_path if spec.id == "bad" else None, find_here=lambda _: None
+    )
+    with pytest.raises(LoadFailed, match="cut short") as caught:
+        residency.acquire("bad", PATIENCE_S)
+    assert caught.value.reason is LoadReason.CORRUPT
+    held(residency, "good")
 
 
 def test_clients_of_two_models_in_the_place_of_one_both_get_on(make_residency: MakeResidency) -> None:
