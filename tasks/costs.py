@@ -30,7 +30,8 @@ TYPICAL_LENGTH = 128
 class Prices:
     """The price list of one process. `of` is a look-up; what it finds is at most some seconds old.
 
-    `hardware` gives the kinds of hardware that live workers have. A database that is away leaves the last list.
+    `hardware` gives the kinds of hardware that live workers have; while there is none, all count that there ever were.
+    A database that is away leaves the last list.
     """
 
     def __init__(self, database: AsyncDatabase, hardware: Callable[[], Collection[str]]) -> None:
@@ -58,7 +59,7 @@ class Prices:
         """Read the list now. Raises StoreUnavailable or Overloaded."""
         there = set(self._hardware())
         self._kind = fastest(there) or self._kind
-        self._list = cheapest(await self._database.run(prices, there or {self._kind}))
+        self._list = cheapest(await self._database.run(prices, there or None))
 
     async def _run(self) -> None:
         while True:

@@ -38,7 +38,8 @@ ON CONFLICT (hardware, model) DO UPDATE SET
 _STATES = "SELECT model, base, per_token, per_square, per_new, state FROM costs WHERE hardware = %(hardware)s"
 
 _PRICES = """
-SELECT hardware, model, base, per_token, per_square, per_new FROM costs WHERE hardware = ANY(%(hardware)s::text[])
+SELECT hardware, model, base, per_token, per_square, per_new FROM costs
+WHERE %(all)s OR hardware = ANY(%(hardware)s::text[])
 """
 
 
@@ -65,9 +66,9 @@ def read(conn: Connection, hardware: str) -> list[Cost]:
     return [Cost(hardware, model, _price(numbers), state) for model, *numbers, state in rows]
 
 
-def prices(conn: Connection, hardware: Collection[str]) -> dict[tuple[str, str], CostCoefficients]:
-    """The prices for these kinds of hardware, by hardware and model."""
-    rows = conn.exec_driver_sql(_PRICES, {"hardware": sorted(hardware)}).all()
+def prices(conn: Connection, hardware: Collection[str] | None = None) -> dict[tuple[str, str], CostCoefficients]:
+    """The prices for these kinds of hardware, or for all there ever were, by hardware and model."""
+    rows = conn.exec_driver_sql(_PRICES, {"all": hardware is None, "hardware": sorted(hardware or ())}).all()
     return {(kind, model): _price(numbers) for kind, model, *numbers in rows}
 
 

@@ -36,3 +36,4 @@ def test_prices_come_for_the_kinds_of_hardware_asked_for(database: Database) -> 
 
     assert database.run(prices, {"cpu", "cuda"}) == {("cpu", "m"): CHEAP, ("cuda", "m"): CHEAP}
     assert database.run(prices, set()) == {}
+    assert len(database.run(prices)) == 3
