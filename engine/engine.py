@@ -167,9 +167,9 @@ class Engine:
             return self._drop(self._hand.untouched())
 
     def drain(self, timeout_s: float) -> bool:
-        """Wait until no work is in hand and nothing runs; False if that takes longer."""
+        """Wait until no work is in hand, nothing runs and no session holds its model; False if that takes longer."""
         with self._lock:
-            return self._quiet.wait_for(lambda: self._hand.quiet, timeout_s)
+            return self._quiet.wait_for(self._is_quiet, timeout_s)
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """End the lanes once their passes have ended, and unload the models. What still waits is not reported.
@@ -277,8 +277,11 @@ class Engine:
         for lanes in self._lanes.values():
             lanes.sessions.memory_back()
             lanes.wake()
-        if self._hand.quiet:
+        if self._is_quiet():
             self._quiet.notify_all()
+
+    def _is_quiet(self) -> bool:
+        return self._hand.quiet and not any(lanes.sessions.open for lanes in self._lanes.values())
 
     def _wake(self) -> None:
         for lanes in self._lanes.values():

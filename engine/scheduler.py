@@ -26,7 +26,7 @@ from catalog.terms import Lane
 from engine.backlog import Backlog, Flow, Kind, Ticket
 from engine.batcher import Bounds
 from engine.seats import Candidate, Claim, Seat, claim
-from engine.types import Batch, Entry, Work
+from engine.types import Batch, Entry, Item, Work
 
 _SPARE = 256
 _SINGLE = Bounds(1, 1, CostCoefficients(base=0.0, per_token=0.0))
@@ -43,7 +43,7 @@ class Policy:
     oldest_share: float = 1 / 16
     priority_step: float = 1.5
     least_ms: float = 0.01
-    step_lead_ms: float = 500.0
+    step_lead_ms: float = 1000.0
 
 
 DEFAULT_POLICY = Policy()
@@ -223,14 +223,14 @@ class Scheduler:
         if not flow.waiting:
             flow.tail = flow.served
 
-    def first_claim(self, model: str, cost_ms: float) -> Claim | None:
+    def first_claim(self, model: str, cost_ms: Callable[[Item], float]) -> Claim | None:
         """What the first step of a model claims whose items all wait still; None if there are none."""
         heads = self._heads(model)
         if not heads:
             return None
         _, head = heads.get(Lane.INTERACTIVE) or heads[Lane.BULK]
         seat = Seat(head.entry, head.flow, self._weight(head.entry.work), head.seq)
-        return claim(model, [seat], cost_ms)
+        return claim(model, [seat], cost_ms(head.entry.item))
 
     def charge(self, shares: Sequence[tuple[Seat, float]]) -> None:
         """A step runs: each sequence in it with its part of the predicted milliseconds."""
@@ -301,7 +301,8 @@ class Scheduler:
             if step is not None and self._goes_before(step, heads.get(lane)):
                 heads[lane] = step
         for step in claims:
-            if oldest is None or step.seq < oldest.seq:
+            # A step that follows another is not owed to anybody for its age.
+            if oldest is None or (step.seq < oldest.seq and not self._stepped):
                 oldest = step
         return heads, oldest
 

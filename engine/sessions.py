@@ -69,6 +69,11 @@ class Sessions:
         """How many sequences are being generated."""
         return sum(len(session.sittings) for session in self._of.values())
 
+    @property
+    def open(self) -> bool:
+        """Whether any session holds its model."""
+        return any(session.adapter is not None for session in self._of.values())
+
     def expect(self, model: str) -> None:
         """Works come for a model that works step by step."""
         if model not in self._of:
@@ -145,13 +150,14 @@ class Sessions:
     def _claim(self, session: Session) -> Claim | None:
         if session.busy or session.blocked:
             return None
-        if session.sittings:
-            plan = plan_step(session.sittings, self._cost(session), session.limits)
+        cost, ready = self._cost(session), session.sittings or session.all
+        if ready:
+            plan = plan_step(ready, cost, session.limits)
             return claim(session.model, [sitting.seat for sitting in plan.sittings], plan.cost_ms)
-        if session.pending is not None:
-            return claim(session.model, [session.pending.seat], session.limits.ms)
         if self._scheduler.waiting(session.model) and self._means.residency.available(session.model):
-            return self._scheduler.first_claim(session.model, session.limits.ms)
+            return self._scheduler.first_claim(
+                session.model, lambda item: min(session.limits.ms, cost.read.batch(1, max(item.length, 1)))
+            )
         return None
 
     def _cost(self, session: Session) -> StepCost:
