@@ -83,7 +83,8 @@ def _claim(one: Waiting, here: bool, elsewhere: _Elsewhere | None, backlog_ms: f
         return Claim.HERE if here else Claim.NOWHERE
     if one.unserved_s > max(PATIENCE_S, elsewhere.load_ms / 1000):
         return Claim.LATE
-    wait_ms = elsewhere.busy_ms + backlog_ms / elsewhere.homes
+    # What waits for the last of them, before its own turn.
+    wait_ms = elsewhere.busy_ms + (backlog_ms - _typical_ms(one.queue)) / elsewhere.homes
     return Claim.SLOW_ELSEWHERE if wait_ms > elsewhere.load_ms else Claim.NONE
 
 

@@ -53,7 +53,8 @@ def ids(jobs: list[Submission]) -> list[str]:
 
 def depth(client: redis.Redis, queue: str = "interactive.xs") -> int:
     """How many messages a queue has; that its lists, their index and the tally agree is checked by the way."""
-    models = [model.decode() for model in client.zrange(keys.models(queue), 0, -1)]
+    listed: Any = client.zrange(keys.models(queue), 0, -1)
+    models = [model.decode() for model in listed]
     lists = {model: int(client.llen(keys.messages(queue, model))) for model in models}
     assert all(lists.values()), f"models without messages: {lists}"
     named = {name.decode() for name in client.scan_iter(f"{queue}:*")}

@@ -32,7 +32,7 @@ class Books:
     """What the stand-in children wrote down, and what the broker holds."""
 
     def __init__(self, url: str) -> None:
-        self.client = redis.Redis.from_url(plain_redis(url), decode_responses=True)
+        self.client = redis.Redis.from_url(plain_redis(url), decode_responses=True, encoding_errors="replace")
 
     def born(self) -> int:
         """How many children have started."""
@@ -54,6 +54,19 @@ class Books:
     def runs(self) -> dict[str, int]:
         """How often each job was begun."""
         return {str(key): int(count) for key, count in self.client.hgetall("test:runs").items()}
+
+    def ran(self) -> dict[str, str]:
+        """Which worker began each job last."""
+        return {str(key): str(name) for key, name in self.client.hgetall("test:ran").items()}
+
+    def loads(self) -> list[tuple[str, str]]:
+        """The worker and the model of each load, in order."""
+        rows = [str(row).split() for row in self.client.lrange("test:loads", 0, -1)]
+        return [(name, model) for name, model in rows]
+
+    def places(self) -> dict[str, str]:
+        """What the workers that are alive say of themselves, with until when it holds."""
+        return {str(name).partition("@")[0]: str(told) for name, told in self.client.hgetall(keys.PLACES).items()}
 
     def ended(self) -> dict[str, str]:
         """How each job ended, as it would be committed."""
@@ -153,13 +166,15 @@ class Stage:
         self._folder = folder
         self._workers: list[Worker] = []
 
-    def job(self, cost_ms: float = 1.0, lane: Lane = Lane.INTERACTIVE, **options: object) -> Submission:
+    def job(
+        self, cost_ms: float = 1.0, lane: Lane = Lane.INTERACTIVE, model: str = "fake/stand-in", **options: object
+    ) -> Submission:
         """A job; its options tell the stand-in what to do."""
         return Submission(
             id=uuid4(),
             caller="caller",
             verb=Verb.ENCODE,
-            model="fake/stand-in",
+            model=model,
             revision=None,
             lane=lane,
             bucket=bucket_of(cost_ms),

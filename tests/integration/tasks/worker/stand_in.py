@@ -4,6 +4,9 @@ It takes what waits as one batch, up to 64 jobs, and keeps its books in Valkey u
 ran however often processes died. Options of a job: `seconds` it takes; `do`: "die" (kill this process while it runs),
 "hang" (never end, under `limit_s`), "lose_device", "fail"; `once`: all that only at its first attempt. A job that ran
 when a child died is given up at its third attempt. No child gets ready while there is a key `test:stillborn`.
+
+It has the stage's own model from the start. Another it has from its first batch on, and says that the load took
+`ROOST_CHILD_LOAD` seconds, which it did not.
 """
 
 from __future__ import annotations
@@ -26,11 +29,15 @@ from tasks.messages import Submission, unpack
 from tasks.settings import Settings
 
 BATCH = 64
+MODEL = "fake/stand-in"
 ATTEMPTS = 3
 
 
 class StandIn:
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, name: str) -> None:
+        self.name = name.partition("@")[0]
+        self.load_s = float(os.environ.get("ROOST_CHILD_LOAD", "1"))
+        self.residents = {MODEL: self.load_s}
         self.line = socket.socket(fileno=fd)
         self.decoder = Decoder()
         self.books = redis.Redis.from_url(Settings().redis_url)
@@ -47,6 +54,7 @@ class StandIn:
             os._exit(1)
         self.note("hset", "test:child", "pid", os.getpid())
         self.send("ready", os.getpid(), Settings().lanes or 1)
+        self.send("residents", self.residents)
         while True:
             if not self.running:
                 self.begin()
@@ -97,11 +105,16 @@ class StandIn:
         taken = {key: self.waiting.pop(key) for key in keys}
         self.running = {key: job for key, (job, _) in taken.items()}
         self.batch += 1
+        for model in {job.model for job in self.running.values()} - set(self.residents):
+            self.note("rpush", "test:loads", f"{self.name} {model}")
+            self.residents[model] = self.load_s
+            self.send("residents", self.residents)
         options = [{} if lost and job.options.get("once") else job.options for job, lost in taken.values()]
         limit = min((float(str(o["limit_s"])) for o in options if "limit_s" in o), default=60.0)
         self.send("started", self.batch, keys, limit)
         for key in keys:
             self.note("hincrby", "test:runs", key, 1)
+            self.note("hset", "test:ran", key, self.name)
         if any(o.get("do") == "die" for o in options):
             os.kill(os.getpid(), signal.SIGKILL)
         if any(o.get("do") == "lose_device" for o in options):
@@ -165,7 +178,7 @@ def main() -> None:
     if arguments.echo:
         echo(arguments.fd)
     else:
-        StandIn(arguments.fd).serve()
+        StandIn(arguments.fd, arguments.name).serve()
 
 
 if __name__ == "__main__":

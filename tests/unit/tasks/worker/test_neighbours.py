@@ -1,0 +1,146 @@
+"""What a worker tells the others, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgpack
+import pytest
+
+from catalog.terms import Lane
+from tasks.pull_script import Plan, Section, Source
+from tasks.survey import Place, Survey, Waiting
+from tasks.worker.delivery import Delivery
+from tasks.worker.holding import FRESH, Held, Holding, Limits
+from tasks.worker.neighbours import LOOK_AGAIN_S, Neighbours
+
+
+class Recorder(Delivery):
+    """A delivery that keeps what is told; `others` are alive, unless the broker is away."""
+
+    def __init__(self, others: int = 1) -> None:
+        self.others = others
+        self.away = False
+        self.told: list[tuple[dict[str, Any], float] | None] = []
+
+    def place(self, worker: str, data: bytes, lease_s: float) -> int:
+        if self.away:
+            raise ConnectionError
+        self.told.append(tuple(msgpack.unpackb(data)) if data else None)
+        return self.others
+
+    def adopt(self, messages: Sequence[Any], earlier: Delivery | None) -> None: ...
+
+    def restore(self, messages: Sequence[Any], *, marked: bool) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def reconsider(self) -> None: ...
+
+    def keep(self) -> None: ...
+
+
+@pytest.fixture
+def holding() -> Holding[None]:
+    holding: Holding[None] = Holding(Limits(pull_ms=1000.0, pull_jobs=80, lanes=1))
+    holding.ready = True
+    return holding
+
+
+@pytest.fixture
+def neighbours(holding: Holding[None]) -> Neighbours:
+    return Neighbours("w@host", holding)
+
+
+def _job(key: str, model: str = "held", cost_ms: float = 100.0) -> Held[None]:
+    return Held(key, None, b"", Lane.INTERACTIVE, model, cost_ms, FRESH)
+
+
+def test_what_is_here_is_what_is_resident_loading_or_held(holding: Holding[None], neighbours: Neighbours) -> None:
+    recorder = Recorder()
+    neighbours.residents({"ready": 2.5})
+    holding.add(_job("one"))
+    holding.load_started("loading", 60.0, 0.0)
+    neighbours.tell(recorder, 0.0)
+    assert recorder.told == [({"ready": 2.5, "loading": None, "held": None}, 100.0)]
+
+
+def test_a_model_leaves_with_its_last_job(holding: Holding[None], neighbours: Neighbours) -> None:
+    for key in ("one", "two"):
+        holding.add(_job(key))
+    holding.remove("one")
+    assert set(neighbours.here) == {"held"}
+    holding.remove("two")
+    assert not neighbours.here
+
+
+def test_whether_anybody_else_is_there_is_heard_with_each_word(neighbours: Neighbours) -> None:
+    recorder = Recorder(others=0)
+    heard = []
+    for others in (0, 1, 0):
+        recorder.others = others
+        neighbours.tell(recorder, 0.0)
+        heard.append(neighbours.alone)
+    assert heard == [True, False, True]
+
+
+def test_a_broker_that_is_away_changes_nothing(neighbours: Neighbours) -> None:
+    recorder = Recorder()
+    neighbours.tell(recorder, 0.0)
+    recorder.away = True
+    neighbours.tell(recorder, 0.0)
+    neighbours.leave(recorder)
+    assert not neighbours.alone
+
+
+def test_after_leaving_nothing_is_told_any_more(neighbours: Neighbours) -> None:
+    recorder = Recorder()
+    neighbours.leave(recorder)
+    neighbours.tell(recorder, 0.0)
+    assert recorder.told == [None]
+
+
+@pytest.mark.parametrize(
+    ("job", "others", "told"),
+    [
+        (_job("new", model="new", cost_ms=1.0), 1, 2),
+        (_job("long", model="known", cost_ms=5000.0), 1, 2),
+        (_job("more", model="known", cost_ms=1.0), 1, 1),
+        (_job("new", model="new", cost_ms=1.0), 0, 1),
+    ],
+    ids=["a new model", "much work", "more of the same", "nobody to tell"],
+)
+def test_others_hear_at_once_of_what_changes_their_choice(
+    holding: Holding[None], neighbours: Neighbours, job: Held[None], others: int, told: int
+) -> None:
+    recorder = Recorder(others)
+    neighbours.residents({"known": 1.0})
+    neighbours.tell(recorder, 0.0)
+    holding.add(job)
+    neighbours.tell_changes(recorder, 0.0)
+    assert len(recorder.told) == told
+
+
+def test_work_left_to_others_is_looked_at_again_soon(neighbours: Neighbours) -> None:
+    plan = Plan((Section((Source("interactive.xs", 2.0),), 100.0, 10),), 100.0)
+    survey = Survey((Waiting("interactive.xs", "x", 1),), (Place("home", {"x": 2.0}),))
+    neighbours.choose(plan, survey, 10.0)
+    assert [neighbours.doubting(now) for now in (10.0, 10.0 + LOOK_AGAIN_S)] == [False, True]
+    neighbours.choose(plan, Survey((), ()), 11.0)
+    assert not neighbours.doubting(99.0)
+
+
+def test_busy_is_what_is_left_of_the_work_in_hand(holding: Holding[None]) -> None:
+    holding.add(_job("large", cost_ms=1000.0))
+    holding.add(_job("other", cost_ms=200.0))
+    busy = [holding.busy_ms(0.0)]
+    holding.batch_started(1, ["large"], 60.0, 0.0)
+    busy.append(holding.busy_ms(0.4))
+    holding.batch_ended(1, 0.5)
+    busy.append(holding.busy_ms(9.0))
+    holding.batch_started(2, ["large"], 60.0, 9.0)
+    busy.append(holding.busy_ms(9.1))
+    holding.remove("large")
+    busy.append(holding.busy_ms(9.1))
+    assert busy == pytest.approx([1200.0, 800.0, 700.0, 600.0, 100.0])
