@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import re
 import sys
 from abc import ABC, abstractmethod
@@ -127,7 +128,7 @@ class CudaDevice(Device):
                 "See what nvidia-smi says of it, or use cpu."
             ) from error
         self._hardware = f"cuda:{machine.slug(facts.name)}"
-        self._uuid = str(facts.uuid)
+        self._uuid = _visible_part(index) or str(facts.uuid)
 
     @property
     def hardware(self) -> str:
@@ -136,7 +137,7 @@ class CudaDevice(Device):
 
     @property
     def identity(self) -> str:
-        """The card's UUID, since CUDA_VISIBLE_DEVICES gives it another number in each process."""
+        """The UUID of the card or of its part, since CUDA_VISIBLE_DEVICES gives it another number in each process."""
         return self._uuid
 
     def probe(self) -> Memory:
@@ -205,6 +206,16 @@ def choose_device(setting: str) -> Device:
         there = f"torch sees {count} CUDA card(s), cuda:0 to cuda:{count - 1}" if count else "torch sees no CUDA card"
         raise DeviceUnavailable(f"ROOST_DEVICE={name} is not there: {there}. Use auto or cpu, or mend the driver.")
     return CudaDevice(index)
+
+
+def _visible_part(index: int) -> str:
+    """The MIG part that this process was given, by UUID; empty for a whole card.
+
+    CUDA may tell of a part the UUID of its card, and then parts that have nothing in common would share an account.
+    """
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    word = given[index].strip() if index < len(given) else ""
+    return word if word.startswith("MIG-") else ""
 
 
 def _accelerator_signs() -> bool:

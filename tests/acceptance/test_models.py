@@ -189,18 +189,10 @@ def test_a_budget_too_small_for_a_model_is_told_at_start_and_in_its_jobs(
     assert any("1048576" in line for line in told)
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"device": "cuda:7"}, ["device_unavailable: ROOST_DEVICE=cuda:7 is not there", "Use auto or cpu"]),
-        ({"budget": "900TiB"}, ["invalid_budget: ROOST_BUDGET='900TiB'", "no more than that"]),
-    ],
-)
-def test_settings_that_the_machine_cannot_meet_end_the_worker_with_what_it_can(
-    start_stack: StartStack, settings: dict[str, Any], words: list[str]
-) -> None:
+def test_a_device_that_is_not_there_ends_its_worker_with_what_is(start_stack: StartStack) -> None:
     with pytest.raises(EmbeddedError) as refused:
-        start_stack(**settings)
+        start_stack(device="cuda:7")
     told = str(refused.value)
     assert "ended with status 78" in told
-    assert [word for word in words if word not in told] == []
+    assert "device_unavailable: ROOST_DEVICE=cuda:7 is not there" in told
+    assert "Use auto or cpu" in told

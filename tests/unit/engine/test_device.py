@@ -119,9 +119,19 @@ def test_what_torch_keeps_unused_on_a_card_is_free_for_this_process(torch_cuda: 
     assert choose_device("cuda").probe() == Memory(total=100, free=75, ours=10)
 
 
-def test_a_part_of_a_card_is_told_from_the_whole_by_its_name_and_its_identity(torch_cuda: TorchCuda) -> None:
+def test_a_card_is_known_by_its_uuid_whatever_its_number(
+    torch_cuda: TorchCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
+    assert choose_device("cuda:0").identity == "abc-1"
+
+
+def test_a_part_of_a_card_is_told_from_other_parts_by_its_name_and_its_uuid(
+    torch_cuda: TorchCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-7,MIG-8")
     device = choose_device("cuda:0")
-    assert (device.hardware, device.identity) == ("cuda:nvidia-a100-sxm4-mig-1g.5gb", "abc-1")
+    assert (device.hardware, device.identity) == ("cuda:nvidia-a100-sxm4-mig-1g.5gb", "MIG-7")
 
 
 def test_a_lost_card_s_memory_is_asked_of_the_driver(torch_cuda: TorchCuda, monkeypatch: pytest.MonkeyPatch) -> None:

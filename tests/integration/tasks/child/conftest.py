@@ -78,7 +78,7 @@ def start_child(database_url: str, broker_url: str, tmp_path: Path) -> Iterator[
     """Start a child with models of the fake family, by name and load options, and settings by name."""
     with ExitStack() as ending:
 
-        def start(models: dict[str, dict[str, Any]] | None = None, **settings: object) -> Child:
+        def start(models: dict[str, dict[str, Any]] | None = None, *, ready: bool = True, **settings: object) -> Child:
             for name, load in (models or {}).items():
                 spec = {
                     "id": name,
@@ -95,6 +95,7 @@ def start_child(database_url: str, broker_url: str, tmp_path: Path) -> Iterator[
                 "catalog": tmp_path,
                 "device": "cpu",
                 "job_lease_s": 3,
+                "ledger_dir": tmp_path / "ledger",
                 **settings,
             }
             ours, theirs = socket.socketpair()
@@ -108,7 +109,8 @@ def start_child(database_url: str, broker_url: str, tmp_path: Path) -> Iterator[
             child = Child(process, ours)
             ending.callback(ours.close)
             ending.callback(child.kill)
-            child.next("ready")
+            if ready:
+                child.next("ready")
             return child
 
         yield start
