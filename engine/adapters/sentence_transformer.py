@@ -10,10 +10,10 @@ load, and the one thing that a model may keep between calls, rescaled rotary pos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from catalog.modelfolder import model_root, read_json
 from catalog.options import EncodeOptions
@@ -21,20 +21,28 @@ from catalog.schema import EncodeFacts, Spec
 from catalog.tokenizer import Tokens
 from engine.adapters.base import Adapter, LoadOptions
 from engine.checkpoint import read_shape
-from engine.embedder import Embedder, folder_weights, read_embedder
+from engine.embedder import Embedder, measured_activations, try_packed
 from engine.errors import ItemRejected, LoadFailed, LoadReason, OutOfMemory, TextTooLong, WrongCount
 from engine.failures import out_of_memory
+from engine.hostcopy import HostCopy
 from engine.outputs import finish_vectors
+from engine.pretrained import folder_weights, read_embedder
 from engine.types import Batch, Footprint, Outcome, Output
+
+T = TypeVar("T")
 
 _FLOAT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
 class SentenceTransformerOptions(LoadOptions):
-    """How the weights are held and attention is computed. Half types need a card, or a recent CPU to gain by them."""
+    """How the weights are held and attention is computed. Half types need a card, or a recent CPU to gain by them.
+
+    `padding`: `auto` pads only where a trial at the load shows that the model needs it.
+    """
 
     dtype: Literal["float32", "float16", "bfloat16"] = "float32"
     attention: Literal["sdpa", "eager"] = "sdpa"
+    padding: Literal["auto", "always", "never"] = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,9 @@ class SentenceTransformerAdapter(Adapter):
         self._facts: EncodeFacts = spec.tasks.encode
         self._files = folder
         self._embedder: Embedder | None = None
+        self._parked: HostCopy | None = None
+        self._away = False
+        self._measured = 0
 
     def footprint(self) -> Footprint:
         """Weights by the files' headers; a token's activations by the widest point of a layer.
@@ -72,12 +83,14 @@ class SentenceTransformerAdapter(Adapter):
         There a layer holds some seven vectors of its width (input, residual, query, key, value, attention's output and
         its projection) and the feed-forward's inner values three times; measured peaks are 5 to 10 % below. A token's
         row of the attention mask comes on top, and with `eager` its scores in every head, twice.
+
+        Once the model has been loaded on a card, a token's activations are those that were measured there.
         """
         size = _FLOAT_BYTES[self._options.dtype]
         shape = read_shape(read_json(model_root(self._files) / "config.json"))
         scores = 2 * shape.heads if self._options.attention == "eager" else 0
         values = 7 * shape.hidden + 3 * shape.inner + self.spec.max_length * (1 + scores)
-        return Footprint(weights=folder_weights(self._files, size).bytes, per_token=size * values)
+        return Footprint(folder_weights(self._files, size).bytes, self._measured or size * values)
 
     def load(self) -> None:
         """Read, place, and run one word through: it shows that the model is what the YAML says, and warms it up."""
@@ -89,21 +102,53 @@ class SentenceTransformerAdapter(Adapter):
         if found != self._facts.dims:
             message = f"{self.spec.id} gives {found} dimensions; its YAML says {self._facts.dims}."
             raise LoadFailed(message, LoadReason.CONFIG)
+        if self._options.padding != "always" and self._options.attention == "sdpa":
+            embedder = try_packed(embedder, self.device, self.spec.max_length)
+        if self._options.padding == "never" and not embedder.unpadded:
+            message = f"{self.spec.id} cannot run without padding here; its YAML says 'padding: never'."
+            raise LoadFailed(message, LoadReason.CONFIG)
+        if self.device.startswith("cuda"):
+            self._measured = measured_activations(embedder, self.device, self.spec.max_length)
         self._embedder = embedder
+        self.unpadded = embedder.unpadded
 
     def unload(self) -> None:
-        """Drop the model; nothing else refers to its memory."""
-        self._embedder = None
+        """Drop the model, wherever it is; nothing else refers to its memory."""
+        if self._parked is not None:
+            self._parked.drop()
+        self._embedder = self._parked = None
+        self._away = self.unpadded = False
 
     def held(self) -> int | None:
-        """Bytes of all parameters and buffers."""
-        return None if self._embedder is None else self._embedder.bytes
+        """Bytes of all parameters and buffers; none while the model is parked."""
+        if self._embedder is None:
+            return None
+        return 0 if self._away else self._embedder.bytes
+
+    def park(self) -> int | None:
+        """Move the weights to pinned host memory. On a CPU they stay where they are: it is the same memory."""
+        embedder = self._embedder
+        if embedder is None or self._away:
+            return None
+        if self.device != "cpu":
+            self._parked = _in_words("parking", lambda: HostCopy(embedder.model, self.device))
+        self._away = True
+        return embedder.bytes if self._parked is None else self._parked.bytes
+
+    def restore(self) -> None:
+        """Copy the weights back, where they are gone. Raises OutOfMemory, and the model stays parked."""
+        if not self._away:
+            raise RuntimeError("restore before park")
+        if self._parked is not None:
+            _in_words("restoring", self._parked.restore)
+        self._parked = None
+        self._away = False
 
     def run(self, batch: Batch) -> Sequence[Outcome]:
         """Vectors of the batch's texts. Those of equal prompts go in one pass where the model leaves prompts out."""
         embedder = self._embedder
-        if embedder is None:
-            raise RuntimeError("run before load")
+        if embedder is None or self._away:
+            raise RuntimeError("run before load or restore")
         outcomes, rows = self._read_items(embedder, batch)
         for prompt in dict.fromkeys(row.prompt for row in rows):
             self._encode(embedder, [row for row in rows if row.prompt == prompt], outcomes)
@@ -170,6 +215,15 @@ class SentenceTransformerAdapter(Adapter):
             return 0
         tokens = embedder.tokenizer.encode([prefix])[0]
         return len(tokens.ids) - min(tokens.last, 1)
+
+
+def _in_words(doing: str, move: Callable[[], T]) -> T:
+    try:
+        return move()
+    except (RuntimeError, MemoryError) as error:
+        if out_of_memory(error):
+            raise OutOfMemory(f"There is no memory for {doing} the model.") from error
+        raise
 
 
 def _unreadable(text: object) -> ItemRejected | None:

@@ -54,7 +54,7 @@ import torch
 from pathlib import Path
 from catalog.tokenizer import Tokens
 from engine.device import CpuDevice
-from engine.embedder import read_embedder
+from engine.pretrained import read_embedder
 
 def peak():
     status = Path("/proc/self/status").read_text().split()
