@@ -35,13 +35,15 @@ _TRY = 4
 _WAYS = (2, 1)
 """How many steps of the ladder a try is away: far first, where the difference is plain."""
 
-_LEAST_EVIDENCE = 4
+_LEAST_TRIES = 3
+_LEAST_HEARD = 2
+_MOST_TRIES = 24
 _MEMORY = 96
-_LEVEL_MEMORY = 16
+_LEVEL_MEMORY = 8
 _CALM = 4
 _WILD = math.log(3)
-_LEAST_VARIANCE = 0.02**2
-"""No few passes are believed to be more alike than this."""
+_LEAST_VARIANCE = 0.015**2
+"""No few tries are believed to be more alike than this."""
 
 
 def step_of(tokens: float) -> int:
@@ -51,33 +53,37 @@ def step_of(tokens: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """How another size compares: mean and variance of the logarithm of its unit cost over that of the size in use."""
+    """How another size compares: mean and variance over its tries of the logarithm of its unit cost over that in use.
+
+    A try counts once, not each of its passes: what else the machine does lasts longer than one pass, and so all passes
+    of a try are wrong together.
+    """
 
     mean: float = 0.0
     variance: float = 0.0
-    count: int = 0
+    tries: int = 0
 
     @property
     def doubt(self) -> float:
         """The standard error of the mean."""
-        return math.sqrt(max(self.variance, _LEAST_VARIANCE) / self.count) if self.count else math.inf
+        return math.sqrt(max(self.variance, _LEAST_VARIANCE) / self.tries) if self.tries else math.inf
 
-    def seen(self, difference: float) -> Rival:
-        """After one more pass of that size."""
-        count = min(self.count + 1, _MEMORY)
+    def tried(self, difference: float) -> Rival:
+        """After one more try."""
+        tries = min(self.tries + 1, _MOST_TRIES)
         off = difference - self.mean
-        mean = self.mean + off / count
-        return Rival(mean, self.variance + (off * (difference - mean) - self.variance) / count, count)
+        mean = self.mean + off / tries
+        return Rival(mean, self.variance + (off * (difference - mean) - self.variance) / tries, tries)
 
     def better(self, by: float) -> bool | None:
         """Whether it beats the size in use by more than `by`; None while nobody can tell."""
-        if self.count < _LEAST_EVIDENCE:
+        if self.tries < _LEAST_TRIES:
             return None
         gain = -self.mean - by
-        # Few passes are of few tries, and those of one try share the error of what they were compared with.
-        if abs(gain) > (2 + 8 / self.count) * self.doubt:
+        # Near Student's t for 95 %: what so few tries say of their own spread is worth little.
+        if abs(gain) > (2 + 6 / self.tries) * self.doubt:
             return gain > 0
-        return None if self.count < _MEMORY and gain > 0 else False
+        return None if self.tries < _MOST_TRIES and gain > 0 else False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +91,9 @@ class Sizing:
     """The size in use, and what is known of its neighbours. All numbers but `level` are steps or counts.
 
     `level` is the logarithm of what a unit of work takes at `size`, over recent passes; `calm` counts those since the
-    last move. `turn` says which neighbour is tried next, beginning with those in the direction `upward`; a try of size
-    `trying` has `left` passes to go. The next one comes after `pause` full batches, of which there have been `since`.
+    last move. `turn` says which neighbour is tried next, beginning with those in the direction `upward`. A try of size
+    `trying` has `left` passes to go, and those of that size until now, `heard` of them, add up to `sum`. The next try
+    comes after `pause` full batches, of which there have been `since`.
     """
 
     size: int
@@ -97,6 +104,8 @@ class Sizing:
     turn: int = 0
     trying: int | None = None
     left: int = 0
+    heard: int = 0
+    sum: float = 0.0
     upward: bool = False
     rivals: Mapping[int, Rival] = field(default_factory=dict)
 
@@ -110,26 +119,22 @@ class Sizing:
         if not (math.isfinite(unit) and unit > 0 and math.isfinite(tokens) and tokens > 0):
             return self
         cost, step = math.log(unit), step_of(tokens)
-        if step == self.size:
-            return self._tried()._used(cost)
-        if step not in self._neighbours() or self.calm < _CALM:
+        if self.trying is None:
+            return self._used(cost) if step == self.size else self
+        if step != self.trying:
             return self._tried()
         difference = min(max(cost - self.level, -_WILD), _WILD)
-        rival = self.rivals.get(step, Rival()).seen(difference)
-        if rival.better(self._margin(step)):
-            # Where it went well it goes on: the first tries of the new size are in the same direction.
-            return Sizing(size=step, upward=step > self.size)
-        return replace(self, rivals={**self.rivals, step: rival})._tried()
+        return replace(self, heard=self.heard + 1, sum=self.sum + difference)._tried()
 
     def _used(self, cost: float) -> Sizing:
         """A full batch of the size in use. It shows that there is enough work to try others."""
         calm = min(self.calm + 1, _LEVEL_MEMORY)
         off = min(max(cost - self.level, -_WILD), _WILD) if self.calm else cost
         now = replace(self, calm=calm, level=self.level + off / calm if self.calm else cost, since=self.since + 1)
-        if self.trying is not None or calm < _CALM or now.since < self.pause:
+        if calm < _CALM or now.since < self.pause:
             return now
         neighbours = self._neighbours()
-        return replace(now, trying=neighbours[self.turn % len(neighbours)], left=_TRY, since=0)
+        return replace(now, trying=neighbours[self.turn % len(neighbours)], left=_TRY, heard=0, sum=0.0, since=0)
 
     def _tried(self) -> Sizing:
         """One pass of the try is over, whatever size it had: without enough work waiting it is a smaller one.
@@ -137,14 +142,17 @@ class Sizing:
         A size that may yet prove better is tried again at once; otherwise it is the next one's turn, and after a round
         without any gain the pauses grow.
         """
-        if self.trying is None:
-            return self
-        if self.left > 1:
+        if self.trying is None or self.left > 1:
             return replace(self, left=self.left - 1)
-        rival = self.rivals.get(self.trying)
-        hopeful = rival is not None and rival.better(self._margin(self.trying)) is None
-        over = replace(self, trying=None, left=0, since=0)
-        if hopeful:
+        rival = self.rivals.get(self.trying, Rival())
+        if self.heard >= _LEAST_HEARD:
+            rival = rival.tried(self.sum / self.heard)
+        better = rival.better(self._margin(self.trying))
+        if better:
+            # Where it went well it goes on: the first tries of the new size are in the same direction.
+            return Sizing(size=self.trying, upward=self.trying > self.size)
+        over = replace(self, trying=None, left=0, since=0, rivals={**self.rivals, self.trying: rival})
+        if better is None and self.heard >= _LEAST_HEARD:
             return over
         turn = (self.turn + 1) % len(self._neighbours())
         return replace(over, turn=turn, pause=self.pause if turn else min(self.pause * 2, _LONGEST_PAUSE))

@@ -67,6 +67,17 @@ def test_a_device_that_slows_down_moves_nothing() -> None:
     assert {size(state) for state in slower} == {1024}
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_machine_with_other_things_to_do_moves_nothing(seed: int) -> None:
+    """Half as fast for some passes, twice as fast for others, and so for a while each time."""
+    dice, load, state = random.Random(seed), 0.0, sizing(1024)
+    for _ in range(1000):
+        load = 0.95 * load + dice.gauss(0, 0.12)
+        tokens = state.tokens * dice.uniform(0.9, 1.0)
+        state = state.learn(tokens, device(1024)(tokens) * math.exp(load))
+        assert 512 <= size(state) <= 2048
+
+
 def test_tries_of_other_sizes_become_rare() -> None:
     states = run(sizing(1024), device(1024), 1500, noise=0.03)
     late = states[1000:]
