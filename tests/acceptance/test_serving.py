@@ -121,9 +121,15 @@ def test_two_models_of_which_one_fits_both_serve(someone: Any) -> None:
     assert {job["attempts"] for job in someone.ends(ids).values()} == {1}
 
 
-def test_a_model_larger_than_the_budget_is_refused_with_the_reason(someone: Any) -> None:
-    job = someone.end(someone.submit(["a text"], "giant"))
-    assert (job["status"], job["error"]["code"]) == ("failed", "model_too_large")
+def test_a_model_larger_than_the_budget_is_refused_at_the_door_with_the_reason(someone: Any) -> None:
+    while not (known := someone.client.get("/v1/models/giant").json()["too_large"]):
+        pass
+    answer = someone.post(["a text"], "giant", wait=30)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (422, "model_too_large", "model")
+    assert error["message"] == known[0]["reason"]
+    assert "ROOST_BUDGET" in error["message"]
+    assert someone.client.get("/v1/jobs", params={"model": "giant"}).json()["data"] == []
     assert someone.post(["a text"], wait=30).json()["status"] == "succeeded"
 
 
