@@ -224,4 +224,5 @@ def test_a_job_delivered_before_spent_the_time_of_its_earlier_tries_in_the_queue
 def test_a_message_that_was_sent_again_was_in_the_queue_since_its_job_was_accepted() -> None:
     job = replace(held([]).job, sent=0.0)
     found = timings(job, Spent(), engine_got=1005.0, engine_left=1005.0, wall=1005.0)
-    assert (found["admit_ms"], found["queue_ms"]) == (0.0, pytest.approx(5_000.0))
+    assert found["admit_ms"] == 0.0
+    assert found["queue_ms"] == pytest.approx(5_000.0)
