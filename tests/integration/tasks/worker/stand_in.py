@@ -3,7 +3,8 @@
 It takes what waits as one batch, up to 64 jobs, and keeps its books in Valkey under `test:`, so that a test sees what
 ran however often processes died. Options of a job: `seconds` it takes; `do`: "die" (kill this process while it runs),
 "hang" (never end, under `limit_s`), "lose_device", "fail"; `once`: all that only at its first attempt. A job that ran
-when a child died is given up at its third attempt. No child gets ready while there is a key `test:stillborn`.
+when a child died is given up at its third attempt. No child gets ready while there is a key `test:stillborn`, and each
+refuses to start while there is `test:refused`.
 
 It has the stage's own model from the start. Another it has from its first batch on, and says that the load took
 `ROOST_CHILD_LOAD` seconds, which it did not.
@@ -51,6 +52,9 @@ class StandIn:
         self.note("sadd", "test:born", os.getpid())
         select.select([], [], [], float(os.environ.get("ROOST_CHILD_DELAY", "0")))
         if self.books.exists("test:stillborn"):
+            os._exit(1)
+        if self.books.exists("test:refused"):
+            self.send("refused", "device_unavailable", "The device is not there.")
             os._exit(1)
         self.note("hset", "test:child", "pid", os.getpid())
         self.send("ready", os.getpid(), Settings().lanes or 1)

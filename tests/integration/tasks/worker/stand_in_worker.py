@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from celery.bin.celery import celery
+
 from tasks.celery import make_app
 from tasks.settings import Settings
 
@@ -16,7 +18,9 @@ def main() -> None:
     arguments = [word for word in sys.argv[1:] if word != "--echo"]
     app = make_app(Settings(), child=(sys.executable, str(STAND_IN), *extra))
     app.set_current()
-    app.worker_main(["worker", *arguments])
+    # As `app.worker_main` does, which forgets the status.
+    celery.params[0].default = app
+    celery.main(args=["worker", *arguments])
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+from tasks.worker import REFUSED
 from tasks.worker.holding import FRESH, INTERRUPTED, OVERRAN, REPEATED
 from tests.integration.tasks.worker.stage import Stage
 
@@ -67,6 +68,26 @@ def test_what_a_worker_holds_goes_back_when_its_next_child_does_not_get_ready(st
     stage.until_all_ended(6, 30.0)
     assert stage.books.told(running) == [FRESH, REPEATED]
     assert all(stage.books.told(job) == [FRESH, FRESH] for job in waiting)
+
+
+def test_a_first_child_that_refuses_to_start_ends_its_worker_with_the_reason(stage: Stage) -> None:
+    stage.books.client.set("test:refused", 1)
+    worker = stage.start()
+    assert worker.wait() == REFUSED
+    assert "device_unavailable: The device is not there." in worker.said
+    assert stage.books.born() == 1
+
+
+def test_a_device_that_was_there_is_waited_for(stage: Stage) -> None:
+    stage.start()
+    stage.publish(stage.job())
+    stage.until(lambda: len(stage.books.ended()) == 1)
+    stage.books.client.set("test:refused", 1)
+    os.kill(stage.books.child(), signal.SIGKILL)
+    stage.until(lambda: stage.books.born() >= 3)
+    stage.books.client.delete("test:refused")
+    stage.publish(stage.job())
+    stage.until_all_ended(2, 30.0)
 
 
 def test_nothing_is_pulled_before_the_child_is_ready(stage: Stage) -> None:
