@@ -81,7 +81,8 @@ def _claim(one: Waiting, here: bool, elsewhere: _Elsewhere | None, backlog_ms: f
         if one.unserved_s > PATIENCE_S:
             return Claim.LATE
         return Claim.HERE if here else Claim.NOWHERE
-    if one.unserved_s > max(PATIENCE_S, elsewhere.load_ms / 1000):
+    # Later than where the model is: there it comes first too, and needs no load.
+    if one.unserved_s > PATIENCE_S + max(PATIENCE_S, elsewhere.load_ms / 1000):
         return Claim.LATE
     # What waits for the last of them, before its own turn.
     wait_ms = elsewhere.busy_ms + (backlog_ms - _typical_ms(one.queue)) / elsewhere.homes

@@ -95,15 +95,16 @@ def test_a_load_takes_what_it_took_or_a_guess_and_never_nothing(said: float | No
 
 def test_what_had_no_turn_for_long_comes_before_what_is_here() -> None:
     late = PATIENCE_S + 0.1
-    waiting = (Waiting(XS, "mine", 100), Waiting(XS, "cold", 1, late), Waiting(XS, "theirs", 1, late + 1))
+    waiting = (Waiting(XS, "mine", 100), Waiting(XS, "cold", 1, late), Waiting(XS, "theirs", 1, late + PATIENCE_S))
     choice = _choose(*waiting, places=[Place("home", {"theirs": 1.0})], here=["mine"])
     assert _taken(choice) == [(XS, "theirs"), (XS, "cold"), (XS, "mine")]
 
 
-def test_a_home_may_take_as_long_as_the_load_would() -> None:
-    places = [Place("home", {"x": 60.0})]
-    assert _taken(_choose(Waiting(XS, "x", 1, 59.0), places=places)) == []
-    assert _taken(_choose(Waiting(XS, "x", 1, 61.0), places=places)) == [(XS, "x")]
+@pytest.mark.parametrize("load_s", [1.0, 60.0])
+def test_a_home_has_time_to_see_that_its_model_is_late_and_as_long_as_a_load_would_take(load_s: float) -> None:
+    places, bound = [Place("home", {"x": load_s})], PATIENCE_S + max(PATIENCE_S, load_s)
+    assert _taken(_choose(Waiting(XS, "x", 1, bound - 0.1), places=places)) == []
+    assert _taken(_choose(Waiting(XS, "x", 1, bound + 0.1), places=places)) == [(XS, "x")]
 
 
 def test_messages_that_name_no_model_are_pulled_by_whoever_comes() -> None:
@@ -159,7 +160,7 @@ def test_a_choice_names_each_list_once_and_only_what_waits_and_says_whom_it_leav
 
 
 @given(st.lists(_WAITING, max_size=20), _WORKERS)
-def test_nothing_waits_beyond_patience_and_a_load(
+def test_nothing_waits_beyond_twice_the_patience_or_a_load(
     waiting: list[Waiting], workers: list[dict[str, float | None]]
 ) -> None:
     rows = _unique(waiting)
@@ -167,5 +168,5 @@ def test_nothing_waits_beyond_patience_and_a_load(
     taken = _taken(choose(_full_plan(), Survey(rows, places), ()))
     for one in rows:
         said = [place.models[one.model] for place in places if one.model in place.models]
-        bound = max([PATIENCE_S, *(UNKNOWN_LOAD_S if load_s is None else load_s for load_s in said)])
+        bound = PATIENCE_S + max([PATIENCE_S, *(UNKNOWN_LOAD_S if load_s is None else load_s for load_s in said)])
         assert one.unserved_s <= bound or (one.queue, one.model) in taken
