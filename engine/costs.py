@@ -65,7 +65,7 @@ FIRST_TOKENS_ON_A_CARD = 16_384
 """The size of batch to begin with: see docs/benchmarks.md."""
 
 CHEAP_MS = 10.0
-"""A size is not looked for where a batch of the first one takes less than this."""
+"""A first batch is at least so large that it takes this; where that is beyond all sizes, none is looked for."""
 
 SETTLED = 16
 """Passes after which a fit is good enough to compare sizes by."""
@@ -189,7 +189,7 @@ class CostBook:
             if there is None or there.size is None:
                 return None
             best = there.best(Pass.RUN)
-            if best is None or best[1].found.per_token * self._first_tokens < CHEAP_MS:
+            if best is None or self._first_tokens(best[1].found) is None:
                 return None
             return min(max(there.size.tokens, least), most)
 
@@ -233,9 +233,11 @@ class CostBook:
                     records.append(CostRecord(name, self._device, _state(model), self._price(model)))
         return records
 
-    @property
-    def _first_tokens(self) -> int:
-        return FIRST_TOKENS if self._device.startswith("cpu") else FIRST_TOKENS_ON_A_CARD
+    def _first_tokens(self, found: CostCoefficients) -> int | None:
+        """The size of batch to begin with; None for a model so cheap that no size matters."""
+        first = FIRST_TOKENS if self._device.startswith("cpu") else FIRST_TOKENS_ON_A_CARD
+        cheap = CHEAP_MS / max(found.per_token, _TINY)
+        return None if cheap > LADDER[-1] else max(first, int(cheap))
 
     def _size(self, there: _Model, fit: Fit, row: Row, ms: float, crowded: bool) -> None:
         """Compare the pass with others by its size, if it ran under the same circumstances."""
@@ -243,7 +245,10 @@ class CostBook:
         if there.crowds and not crowded:
             return
         if there.size is None:
-            there.size = sizing.sizing(self._first_tokens)
+            first = self._first_tokens(_coefficients(fit.coefficients, Pass.RUN, 1.0))
+            if first is None:
+                return
+            there.size = sizing.sizing(first)
         # The items' own part: what a unit of work is must not depend on the size of its batch.
         work = (fit.coefficients[1] + _TINY) * row[1] + fit.coefficients[2] * row[2]
         there.size = there.size.learn(row[1], ms / work)

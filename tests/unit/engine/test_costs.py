@@ -146,6 +146,11 @@ def test_a_model_that_is_very_cheap_has_no_best_size() -> None:
     assert taught(*passes(200, true=cheap)).batch_tokens("m", 1, 10**6) is None
 
 
+def test_the_first_size_of_a_cheap_model_is_larger() -> None:
+    cheaper = CostCoefficients(base=1, per_token=0.003)
+    assert taught(*passes(200, true=cheaper)).batch_tokens("m", 1, 10**6) == 3072
+
+
 def test_uncrowded_passes_do_not_tell_of_sizes_where_passes_are_crowded() -> None:
     crowded, alone = passes(200, 2.0, crowded=True), passes(200, 1.0, size=500, crowded=False)
     both = taught(*[one for pair in zip(crowded, alone, strict=True) for one in pair])
