@@ -8,26 +8,31 @@ less than fitted is a factor upon it, and which size is the quickest is learned 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from catalog.cost import coefficients
 from catalog.schema import CostCoefficients, Spec
 from engine import fitting, sizing
 from engine.fitting import Fit, Row
-from engine.sizing import LADDER, Factors, Sizing
+from engine.lessons import (
+    Key,
+    Known,
+    Lessons,
+    Pass,
+    coefficients_of,
+    dot,
+    restored,
+    row_of,
+    scaled,
+    state_of,
+    thetas_of,
+    with_threads,
+)
+from engine.sizing import LADDER, Factors
 
-
-class Pass(StrEnum):
-    """What a pass over the device does. Each has a cost of its own."""
-
-    RUN = "run"
-    READ = "read"
-    """Reading a prompt, or a part of one, before anything is generated."""
-    STEP = "step"
-    """One new token of each of some sequences."""
+__all__ = ["CostBook", "CostRecord", "Pass", "Ran"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,56 +75,8 @@ CHEAP_MS = 10.0
 SETTLED = 16
 """Passes after which a fit is good enough to compare sizes by."""
 
-SPEEDUP = 0.7
-"""N threads are N to this power as fast as one: two lanes of one thread beat one of two by a fifth to a quarter."""
-
-_VERSION = 1
 _CROWDED_FOR = 64
 _TINY = 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """Which passes a fit is of."""
-
-    kind: Pass
-    threads: int
-    crowded: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A fit with the factors of sizes upon it, and the coefficients that both give at the size in use."""
-
-    fit: Fit
-    factors: Factors
-    found: CostCoefficients
-
-
-class _Model:
-    """What is known of one model. For `crowds` passes to come only crowded ones tell of sizes."""
-
-    __slots__ = ("changed", "crowds", "known", "size")
-
-    def __init__(self) -> None:
-        self.known: dict[_Key, _Known] = {}
-        self.size: Sizing | None = None
-        self.crowds = 0
-        self.changed = False
-
-    @property
-    def seen(self) -> int:
-        """How many passes have taught it."""
-        return sum(known.fit.seen for known in self.known.values())
-
-    def best(self, kind: Pass, threads: int | None = None) -> tuple[_Key, _Known] | None:
-        """What most passes have taught, of this kind and with so many threads."""
-        fits = [
-            (key, known)
-            for key, known in self.known.items()
-            if key.kind is kind and (threads is None or key.threads == threads)
-        ]
-        return max(fits, key=lambda one: one[1].fit.seen, default=None)
 
 
 class CostBook:
@@ -132,7 +89,7 @@ class CostBook:
         self._device = device
         self._lanes = max(1, lanes)
         self._lock = threading.Lock()
-        self._models: dict[str, _Model] = {}
+        self._models: dict[str, Lessons] = {}
         self.teach(records)
 
     def teach(self, records: Iterable[CostRecord]) -> None:
@@ -141,7 +98,7 @@ class CostBook:
             if record.device != self._device:
                 continue
             try:
-                model = _restored(record.state)
+                model = restored(record.state)
             except (ValueError, TypeError, KeyError, AttributeError):
                 continue
             with self._lock:
@@ -175,7 +132,7 @@ class CostBook:
             there = self._models.get(model)
             best = there.best(kind, threads) if there is not None else None
             if best is None:
-                return _dot(_thetas(self._guess(there, spec, kind, threads), kind), row)
+                return dot(thetas_of(self._guess(there, spec, kind, threads), kind), row)
             return best[1].fit.predict(row) * best[1].factors.of(row[1])
 
     def batch_tokens(self, model: str, least: int, most: int) -> int | None:
@@ -209,18 +166,15 @@ class CostBook:
         if not ran.lengths or not ran.seconds > 0:
             return
         ms, row = ran.seconds * 1000, row_of(ran.kind, ran.lengths, ran.padded)
-        key = _Key(ran.kind, ran.threads, ran.crowded)
+        key = Key(ran.kind, ran.threads, ran.crowded)
         with self._lock:
-            there = self._models.setdefault(ran.model, _Model())
+            there = self._models.setdefault(ran.model, Lessons())
             known = there.known.get(key) or self._beginning(there, spec, key)
             fit, factors = known.fit, known.factors
             if fit.seen >= SETTLED and ran.kind is Pass.RUN:
                 factors = factors.learn(row[1], ms / fit.predict(row))
                 self._size(there, fit, row, ms, ran.crowded)
-            fit = fit.learn(row, ms)
-            at = row[1] if there.size is None else float(LADDER[there.size.size])
-            found = _coefficients(fit.coefficients, ran.kind, factors.of(at))
-            there.known[key] = _Known(fit, factors, found)
+            there.known[key] = there.at_size(key, fit.learn(row, ms), factors)
             there.changed = True
 
     def changed(self) -> list[CostRecord]:
@@ -230,7 +184,7 @@ class CostBook:
             for name, model in self._models.items():
                 if model.changed:
                     model.changed = False
-                    records.append(CostRecord(name, self._device, _state(model), self._price(model)))
+                    records.append(CostRecord(name, self._device, state_of(model), self._price(model)))
         return records
 
     def _first_tokens(self, found: CostCoefficients) -> int | None:
@@ -239,13 +193,13 @@ class CostBook:
         cheap = CHEAP_MS / max(found.per_token, _TINY)
         return None if cheap > LADDER[-1] else max(first, int(cheap))
 
-    def _size(self, there: _Model, fit: Fit, row: Row, ms: float, crowded: bool) -> None:
+    def _size(self, there: Lessons, fit: Fit, row: Row, ms: float, crowded: bool) -> None:
         """Compare the pass with others by its size, if it ran under the same circumstances."""
         there.crowds = _CROWDED_FOR if crowded else max(0, there.crowds - 1)
         if there.crowds and not crowded:
             return
         if there.size is None:
-            first = self._first_tokens(_coefficients(fit.coefficients, Pass.RUN, 1.0))
+            first = self._first_tokens(coefficients_of(fit.coefficients, Pass.RUN, 1.0))
             if first is None:
                 return
             there.size = sizing.sizing(first)
@@ -253,19 +207,19 @@ class CostBook:
         work = (fit.coefficients[1] + _TINY) * row[1] + fit.coefficients[2] * row[2]
         there.size = there.size.learn(row[1], ms / work)
 
-    def _beginning(self, there: _Model, spec: Spec, key: _Key) -> _Known:
+    def _beginning(self, there: Lessons, spec: Spec, key: Key) -> Known:
         """A fit of which nothing has run: the guess, worth a few passes."""
         guess = self._guess(there, spec, key.kind, key.threads)
         lengths = [max(1, min(spec.max_length, 512) // part) for part in (16, 4, 1)]
         rows = [row_of(key.kind, [length] * count, True) for length, count in zip(lengths, (8, 4, 1), strict=True)]
-        return _Known(fitting.prior(_thetas(guess, key.kind), rows), Factors(), guess)
+        return Known(fitting.prior(thetas_of(guess, key.kind), rows), Factors(), guess)
 
-    def _guess(self, there: _Model | None, spec: Spec, kind: Pass, threads: int) -> CostCoefficients:
+    def _guess(self, there: Lessons | None, spec: Spec, kind: Pass, threads: int) -> CostCoefficients:
         """The coefficients of passes that have never run: from those with other threads, else the prior."""
         other = None if there is None else there.best(kind)
         if other is not None:
             key, known = other
-            return _with_threads(known.found, key.threads / threads)
+            return with_threads(known.found, key.threads / threads)
         guess = coefficients(spec, self._device)
         if kind is Pass.STEP:
             # All weights are read once for a step, whatever the number of its sequences.
@@ -273,9 +227,9 @@ class CostBook:
                 base=guess.base + guess.per_new, per_token=guess.per_square, per_new=guess.per_token
             )
         # What a spec says of itself holds for the threads that it has.
-        return guess if spec.cost is not None else _with_threads(guess, 1 / threads)
+        return guess if spec.cost is not None else with_threads(guess, 1 / threads)
 
-    def _price(self, there: _Model) -> CostCoefficients | None:
+    def _price(self, there: Lessons) -> CostCoefficients | None:
         run = self._share(there, Pass.RUN)
         if run is not None:
             return run[0]
@@ -286,7 +240,7 @@ class CostBook:
         whole = step[0].base + step[0].per_new * typical[1] + step[0].per_token * typical[2]
         return read[0].model_copy(update={"per_new": whole / max(1.0, typical[1])})
 
-    def _share(self, there: _Model, kind: Pass) -> tuple[CostCoefficients, _Known] | None:
+    def _share(self, there: Lessons, kind: Pass) -> tuple[CostCoefficients, Known] | None:
         """What passes of a kind take of the device, crowded ones first."""
         fits = [(key, known) for key, known in there.known.items() if key.kind is kind]
         crowded = [(key, known) for key, known in fits if key.crowded and known.fit.seen >= SETTLED]
@@ -294,73 +248,4 @@ class CostBook:
         if best is None:
             return None
         key, known = best
-        return _scaled(known.found, 1 / self._lanes if key.crowded else 1.0), known
-
-
-def row_of(kind: Pass, lengths: Sequence[int], padded: bool) -> Row:
-    """What the coefficients of a pass are multiplied with.
-
-    Tokens and the sum of their squares; for a step, sequences and what they hold.
-    """
-    if kind is Pass.STEP:
-        return (1.0, float(len(lengths)), float(sum(lengths)))
-    if padded:
-        longest = max(lengths)
-        return (1.0, float(len(lengths) * longest), float(len(lengths) * longest * longest))
-    return (1.0, float(sum(lengths)), float(sum(length * length for length in lengths)))
-
-
-def _thetas(found: CostCoefficients, kind: Pass) -> Row:
-    if kind is Pass.STEP:
-        return (found.base, found.per_new, found.per_token)
-    return (found.base, found.per_token, found.per_square)
-
-
-def _coefficients(thetas: Row, kind: Pass, factor: float) -> CostCoefficients:
-    base, first, second = (factor * one for one in thetas)
-    if kind is Pass.STEP:
-        return CostCoefficients(base=base, per_token=second, per_new=first)
-    return CostCoefficients(base=base, per_token=first, per_square=second)
-
-
-def _scaled(found: CostCoefficients, factor: float) -> CostCoefficients:
-    return CostCoefficients(
-        base=found.base * factor,
-        per_token=found.per_token * factor,
-        per_square=found.per_square * factor,
-        per_new=found.per_new * factor,
-    )
-
-
-def _with_threads(found: CostCoefficients, fewer: float) -> CostCoefficients:
-    """The coefficients with `fewer` times fewer threads. What a pass takes whatever its size is done by one of them."""
-    return _scaled(found, fewer**SPEEDUP).model_copy(update={"base": found.base})
-
-
-def _dot(thetas: Row, row: Row) -> float:
-    return thetas[0] * row[0] + thetas[1] * row[1] + thetas[2] * row[2]
-
-
-def _state(model: _Model) -> dict[str, Any]:
-    return {
-        "version": _VERSION,
-        "fits": [
-            [key.kind.value, key.threads, key.crowded, known.fit.state(), known.factors.state()]
-            for key, known in model.known.items()
-        ],
-        "size": None if model.size is None else model.size.state(),
-    }
-
-
-def _restored(state: Mapping[str, Any]) -> _Model:
-    """The model of a state. Raises ValueError, TypeError or KeyError for what is none."""
-    if state["version"] != _VERSION:
-        raise ValueError("a state of another version")
-    model = _Model()
-    model.size = None if state["size"] is None else sizing.restored(state["size"])
-    for kind, threads, crowded, fit, factors in state["fits"]:
-        key = _Key(Pass(kind), int(threads), bool(crowded))
-        kept, upon = fitting.restored(fit), sizing.restored_factors(factors)
-        at = 0.0 if model.size is None else float(LADDER[model.size.size])
-        model.known[key] = _Known(kept, upon, _coefficients(kept.coefficients, key.kind, upon.of(at)))
-    return model
+        return scaled(known.found, 1 / self._lanes if key.crowded else 1.0), known
