@@ -15,6 +15,7 @@ from catalog.schema import Spec
 from engine.adapters.base import Adapter
 from engine.device import Device
 from engine.errors import DeviceLost, EngineError, LoadFailed, LoadReason, ModelTooLarge
+from engine.eviction import Plan
 from engine.failures import COOL_DOWN_S, load_failure
 from engine.hosting import Hosting
 from engine.loader import Models, Reclaimer, build_adapter, drop_weights, load_adapter, unload_adapter
@@ -143,6 +144,8 @@ class Loading:
         raise _Stopping
 
     def _bring(self, slot: Slot) -> None:
+        if slot.known and not self._timely(slot):
+            return
         self._watcher.load_started(slot.model)
         failure: EngineError | None = None
         try:
@@ -193,25 +196,45 @@ class Loading:
         slot.adapter, slot.footprint = adapter, footprint
         return adapter
 
+    def _timely(self, slot: Slot) -> bool:
+        """Whether a load of known size can begin; if it can only later, nobody needs to hear of it.
+
+        One that must fail begins, so that it is told as what it is.
+        """
+        with self._changed:
+            try:
+                if self._plan(slot) is not None:
+                    return True
+            except EngineError:
+                return True
+            slot.phase, slot.loading_since = slot.away, None
+            self._changed.notify_all()
+            return False
+
+    def _plan(self, slot: Slot) -> Plan | None:
+        """Who leaves for this model now; None if it is to be tried again later. Raises why it can never come."""
+        book = self._placement.book(slot)
+        self._placement.check_size(slot, slot.weights)
+        now = self._clock()
+        book.refresh()
+        plan = self._placement.plan_for(slot, now)
+        if plan is None and not self._placement.moving(slot):
+            failure = self._placement.starve(slot, now)
+            if failure is not None:
+                raise failure
+        return None if plan is None or plan.at > now else plan
+
     def _reserve(self, slot: Slot) -> bool:
         """Take room for a model, after evicting whoever must leave. False if that can be done only later."""
         book = self._placement.book(slot)
         with self._changed:
             self._wait_for(lambda: True)
-            weights = slot.weights
-            self._placement.check_size(slot, weights)
-            now = self._clock()
-            book.refresh()
-            plan = self._placement.plan_for(slot, now)
-            if plan is None and not self._placement.moving(slot):
-                failure = self._placement.starve(slot, now)
-                if failure is not None:
-                    raise failure
-            if plan is None or plan.at > now:
+            plan = self._plan(slot)
+            if plan is None:
                 slot.phase = slot.away
                 return False
             victims = self._placement.send_off(plan)
-            book.reserve(slot.model, weights, slot.floor)
+            book.reserve(slot.model, slot.weights, slot.floor)
             self._wait_for(lambda: not any(victim.leases for victim in victims))
         for victim in victims:
             self._evict(victim, Reason.ROOM, slot.model)

@@ -152,7 +152,7 @@ class Slot:
     def newcomer(self, waiting: int) -> Newcomer:
         """The model as one that is to come. Where only bulk work waits, that counts as one item, however much it is."""
         displaced = self.departure is not None and self.departure.reason is Reason.ROOM
-        coming_s = self.restore_s if self.phase is Phase.PARKED else self.load_s
+        coming_s = self.restore_s if self.host else self.load_s
         return Newcomer(
             due=self.due,
             waiting=1 if self.patience else max(waiting, self.waiters, 1),

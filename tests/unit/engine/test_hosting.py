@@ -7,6 +7,7 @@ import pytest
 
 from engine.adapters.fake import FakeAdapter
 from engine.device import CpuDevice
+from engine.eviction import EvictionPolicy
 from engine.snapshot import Phase, Reason
 from tests.unit.engine.recorder import PATIENCE_S
 from tests.unit.engine.watching import MakeResidency, Watching, held, state
@@ -140,3 +141,16 @@ def test_many_cycles_through_host_memory_stay_within_both_budgets(make_residency
         thread.join()
     assert not over
     assert sum(m.restores for m in residency.snapshot()[0]) > 0
+
+
+def test_a_return_that_must_wait_is_told_once_when_it_begins(
+    make_residency: MakeResidency, watching: Watching
+) -> None:
+    slow = PARKS | {"load_seconds": 0.1}
+    policy = EvictionPolicy(pace_s=0.0, min_stay_s=0.1)
+    residency = make_residency({"a": slow, "b": slow}, host_bytes=1200, policy=policy)
+    held(residency, "a", "b", *["a"] * 50)
+    before = watching.events.count(("started", "b"))
+    held(residency, "b", "a", "b")
+    assert watching.events.count(("started", "b")) - before == 2
+    assert state(residency, "b").restores == 2
