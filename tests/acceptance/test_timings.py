@@ -117,3 +117,16 @@ def test_the_parts_of_any_job_add_up_to_its_time_and_that_to_the_callers(stack: 
         errors.append(abs(parts(timings) - seen_ms) / seen_ms)
     # What a request waits before its body is read is in the caller's time alone; of most jobs it is next to nothing.
     assert sorted(errors)[len(errors) // 2] <= 0.02
+
+
+def test_the_metrics_tell_where_the_time_went_and_of_a_child_that_died(stack: Any, someone: Any) -> None:
+    stack.worker.kill_child()
+    assert someone.post(["a text"], "steady", wait=30).json()["status"] == "succeeded"
+    wanted = {
+        'roost_worker_children_lost_total{device="cpu",fate="died"',
+        'roost_job_stage_seconds_bucket{lane="interactive",le="1",stage="device",verb="encode"',
+        'roost_model_cost_ratio_bucket{le="+Inf",model="steady"',
+    }
+    until = time.monotonic() + 20
+    while missing := {start for start in wanted if start not in stack.client.get("/metrics").text}:
+        assert time.monotonic() < until, missing
