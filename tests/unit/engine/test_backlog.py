@@ -110,3 +110,22 @@ def test_what_has_gone_does_not_pile_up_behind_what_stays(ticket: MakeTicket) ->
     assert backlog.head() is stays
     kept = len(backlog._arrivals) + len(backlog._turns) + sum(map(len, backlog._by_length.values()))
     assert kept < 5000
+
+
+def test_without_padding_the_nearest_lengths_join_first_and_shorter_ones_fill_up(ticket: MakeTicket) -> None:
+    tickets = {length: ticket(length) for length in (50, 10, 47, 60, 300)}
+    taken = filled(*tickets.values()).take(tickets[50], Bounds(256, 120, FREE, padded=False))
+    assert [t.length for t in taken] == [50, 47, 10]
+
+
+def test_what_the_caller_wants_soonest_goes_first_in_its_flow(make_work: MakeWork) -> None:
+    flow, backlog = Flow(), Backlog(KIND)
+    works = [make_work(), make_work(deadline=9.0), make_work(deadline=5.0), make_work()]
+    for number, work in enumerate(works):
+        backlog.add(Ticket(Entry(work, work.items[0]), 8, flow, 1.0, float(number), number))
+    order = []
+    while (head := backlog.head()) is not None:
+        backlog.take(head, Bounds(1, 10**9, FREE))
+        order.append(head.entry.work)
+    assert order == [works[2], works[1], works[0], works[3]]
+    assert backlog.waiting == 0

@@ -70,3 +70,35 @@ def test_no_order_of_joining_passes_a_bound_or_wastes_more_than_a_batch(
         assert len(lengths) * longest <= tokens
         waste = sum(cost.item(longest) - cost.item(length) for length in lengths)
         assert waste <= max(base, PADDING_SHARE * len(lengths) * cost.item(longest)) * (1 + 1e-9) + 1e-9
+
+
+def test_any_lengths_share_a_batch_that_pads_nothing_up_to_its_tokens() -> None:
+    fill = Fill(500, Bounds(256, 600, DEAR, padded=False))
+    assert fill.joining(101) == 0
+    assert fill.joining(20) == 5
+    fill.joined(20, 4)
+    assert fill.joining(20) == 1
+    fill.joined(20, 1)
+    assert not fill.open
+
+
+def test_a_batch_that_pads_nothing_costs_its_own_tokens() -> None:
+    bounds = Bounds(8, 100, DEAR, padded=False)
+    assert (bounds.computed([10, 2]), bounds.cost_ms([10, 2])) == (12, 5.0 + 0.22 * 12)
+    bounds = Bounds(8, 100, DEAR)
+    assert (bounds.computed([10, 2]), bounds.cost_ms([10, 2])) == (20, 5.0 + 0.22 * 20)
+
+
+@given(st.integers(1, 512), _STEPS, st.integers(1, 64), st.integers(64, 4096))
+def test_without_padding_no_order_of_joining_passes_a_bound(
+    anchor: int, steps: list[tuple[int, int]], items: int, tokens: int
+) -> None:
+    fill = Fill(anchor, Bounds(items, tokens, DEAR, padded=False))
+    lengths = [anchor]
+    for length, wish in steps:
+        joining = min(wish, fill.joining(length)) if fill.open else 0
+        if joining:
+            lengths += [length] * joining
+            fill.joined(length, joining)
+    assert fill.count == len(lengths)
+    assert len(lengths) == 1 or (len(lengths) <= items and sum(lengths) <= tokens)

@@ -238,3 +238,37 @@ def test_texts_side_by_side_get_their_own_results(make_work: MakeWork, make_spec
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+def test_all_rungs_are_climbed_in_their_order_before_an_item_fails(make_work: MakeWork, make_spec: MakeSpec) -> None:
+    rungs: list[str] = []
+    idle = [1, 2]
+
+    def runs(batch: Batch) -> list[Outcome]:
+        texts = [str(entry.item.payload["text"]) for entry in batch.entries]
+        rungs.append(f"run {len(texts)}")
+        if "huge" in texts or len(texts) > 2:
+            raise OutOfMemory
+        return [Output({}) for _ in texts]
+
+    def relieve() -> bool:
+        if idle:
+            rungs.append("evict")
+        return bool(idle and idle.pop())
+
+    adapter = Counting(make_spec(), runs)
+    batch = batch_of(make_work("a", "b", "c", "huge"))
+    came = run_batch(adapter, batch, clear=lambda: rungs.append("clear"), relieve=relieve)
+    assert codes(came.outcomes) == ["", "", "", "out_of_memory"]
+    assert not came.clean
+    assert rungs == [
+        *["run 4", "clear", "run 4", "evict", "run 4", "evict", "run 4"],
+        *["clear", "run 2", "clear", "run 2"],
+        *["clear", "run 1", "clear", "run 1"],
+    ]
+
+
+def test_a_batch_that_went_well_at_once_is_clean(make_work: MakeWork, make_spec: MakeSpec) -> None:
+    relief = Relief()
+    adapter = fake(make_spec())
+    assert run_batch(adapter, batch_of(make_work("a")), clear=relief.clear, relieve=relief.relieve).clean
