@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import cycle, islice
+from typing import Any
 
 import pytest
 
@@ -46,24 +48,39 @@ def device() -> CpuDevice:
     return CpuDevice()
 
 
+Make = Callable[..., Residency]
+
+
 @pytest.fixture(scope="module")
-def residency(device: CpuDevice) -> Iterator[Residency]:
-    """Three times the same small model, and room for two."""
+def make(device: CpuDevice) -> Iterator[Make]:
+    """Starts residencies of three times the same small model, with room for two."""
     spec = Catalog.load().find("sentence-transformers/all-MiniLM-L6-v2").spec
     catalog = Catalog([spec.model_copy(update={"id": name}) for name in MODELS])
     limits = EngineLimits(budget_bytes=220 * MIB)
-    residency = Residency(
-        catalog,
-        device,
-        limits.budget_bytes,
-        Silent(),
-        clock=time.monotonic,
-        floor_tokens=floor_tokens(limits, device),
-        policy=EvictionPolicy(min_stay_s=0.0, pace_s=0.0),
-    )
-    residency.start()
-    yield residency
-    residency.stop()
+    with ExitStack() as ending:
+
+        def started(**more: Any) -> Residency:
+            residency = Residency(
+                catalog,
+                device,
+                limits.budget_bytes,
+                Silent(),
+                clock=time.monotonic,
+                floor_tokens=floor_tokens(limits, device),
+                policy=EvictionPolicy(min_stay_s=0.0, pace_s=0.0),
+                **more,
+            )
+            residency.start()
+            ending.callback(residency.stop)
+            return residency
+
+        yield started
+
+
+@pytest.fixture(scope="module")
+def residency(make: Make) -> Residency:
+    """One without room in host memory."""
+    return make()
 
 
 def used(residency: Residency, model: str) -> ModelState:
@@ -127,3 +144,21 @@ def test_an_evicted_model_gives_its_memory_back_without_a_look_at_all_objects(
     assert before - device.probe().ours >= freed * 0.95
     assert not any(thorough)
     assert Phase.ABSENT in {m.phase for m in residency.snapshot()[0]}
+
+
+def test_a_model_comes_back_from_host_memory_in_a_fraction_of_its_load(make: Make) -> None:
+    residency = make(host_bytes=220 * MIB)
+    for model in islice(cycle(MODELS), 9):
+        used(residency, model)
+        ledger = residency.snapshot()[1]
+        assert ledger.weights <= 220 * MIB
+        assert ledger.host <= 220 * MIB
+    models = residency.snapshot()[0]
+    assert [m.loads for m in models] == [1, 1, 1]
+    returned = [m for m in models if m.restores]
+    assert returned
+    assert all(m.restore_s < m.load_s / 4 for m in returned)
+    parked = [m for m in models if m.phase is Phase.PARKED]
+    assert len(parked) == 1
+    assert parked[0].host_bytes == pytest.approx(parked[0].estimate, rel=0.05)
+    residency.stop()
