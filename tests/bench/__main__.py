@@ -16,14 +16,15 @@ from pathlib import Path
 import uvloop
 
 from tests.bench import machine, starts
-from tests.bench.case import Case, Found, Measure, Pace, Stack
+from tests.bench.case import Case, Found, Measure, Pace, Stack, Study
 from tests.bench.figures import Reading, rows_of
-from tests.bench.plan import CASES
+from tests.bench.plan import CASES, STUDIES
 from tests.bench.profiles import Profiler
 from tests.bench.report import Report, Section, as_json, as_text
 
 ROOT = Path(__file__).parents[2]
-NAMES = (starts.NAME, *(case.name for case in CASES))
+NAMES = (starts.NAME, *(case.name for case in CASES), *(study.name for study in STUDIES))
+STACKED = (starts.NAME, *(case.name for case in CASES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def parse(arguments: Sequence[str]) -> Options:
     parser.add_argument("--json", action="store_true", help="print JSON on stdout and the table on stderr")
     parser.add_argument("--out", type=Path, default=None, help="file for the JSON (default build/bench/<time>.json)")
     parser.add_argument("--set", action="append", default=[], metavar="ROOST_X=Y", help="a setting of the stack")
-    parser.add_argument("--profile", choices=NAMES[1:], default="", help="sample this case with py-spy, if installed")
+    parser.add_argument("--profile", choices=STACKED[1:], default="", help="sample this case with py-spy, if installed")
     found = parser.parse_args(arguments)
     for pair in found.set:
         if not pair.startswith("ROOST_") or "=" not in pair:
@@ -80,7 +81,8 @@ async def run(options: Options) -> Report:
     chosen = [case for case in CASES if options.wants(case.name)]
     start_rounds: list[list[Reading]] = []
     sections: list[Section] = []
-    for number in range(options.rounds if options.wants(starts.NAME) else 1):
+    starts_wanted = options.rounds if options.wants(starts.NAME) else 1 if chosen else 0
+    for number in range(starts_wanted):
         readings: list[Reading] = []
         start_rounds.append(readings)
         last = number + 1 == options.rounds or not options.wants(starts.NAME)
@@ -95,6 +97,7 @@ async def run(options: Options) -> Report:
     if options.wants(starts.NAME):
         rows = tuple(rows_of(starts.NAME, start_rounds))
         sections.insert(0, Section(starts.NAME, starts.TITLE, rows, starts.NOTES))
+    sections += await asyncio.to_thread(studied, [s for s in STUDIES if options.wants(s.name)], pace, options.rounds)
     return Report(
         machine=described,
         rounds=options.rounds,
@@ -132,7 +135,25 @@ async def measure(stack: Stack, cases: Sequence[Case], pace: Pace, options: Opti
     return _sections(cases, found, failed)
 
 
-def _sections(cases: Sequence[Case], found: Mapping[str, Sequence[Found]], failed: Mapping[str, str]) -> list[Section]:
+def studied(studies: Sequence[Study], pace: Pace, rounds: int) -> list[Section]:
+    """What needs no stack, each study in all its rounds."""
+    found: dict[str, list[Found]] = {study.name: [] for study in studies}
+    failed: dict[str, str] = {}
+    for study in studies:
+        for number in range(rounds):
+            _say(f"{study.name}, round {number + 1}")
+            try:
+                found[study.name].append(study.measure(pace, number))
+            except Exception as error:  # noqa: BLE001 - one broken study must not hide what the others found
+                failed[study.name] = _reason(error)
+                _say(f"{study.name} FAILED: {failed[study.name]}")
+                break
+    return _sections(studies, found, failed)
+
+
+def _sections(
+    cases: Sequence[Case | Study], found: Mapping[str, Sequence[Found]], failed: Mapping[str, str]
+) -> list[Section]:
     return [
         Section(
             name=case.name,

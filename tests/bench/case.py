@@ -80,6 +80,16 @@ class Case:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Study:
+    """One thing to measure in this process, without a stack. `measure` finds one round, of the number that it gets."""
+
+    name: str
+    title: str
+    measure: Callable[[Pace, int], Found]
+    notes: tuple[str, ...] = ()
+
+
 class Unreliable(RuntimeError):
     """The load did not run as it should, so its figures would mean nothing; the message says what happened."""
 

@@ -32,9 +32,9 @@ class Waiter:
         self._done = threading.Event()
         self._last: Finished | None = None
 
-    def wait(self) -> Finished:
+    def wait(self, patience_s: float = PATIENCE_S) -> Finished:
         """The work that finished. Raises TimeoutError."""
-        if not self._done.wait(PATIENCE_S) or self._last is None:
+        if not self._done.wait(patience_s) or self._last is None:
             raise TimeoutError("the engine did not finish")
         self._done.clear()
         return self._last

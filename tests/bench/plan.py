@@ -1,9 +1,21 @@
-"""The cases in the order in which they run: cold models first, while they are cold, the heaviest last."""
+"""What is measured, in this order: in this process, then on the stack, with cold models first and the heaviest last."""
 
 from __future__ import annotations
 
-from tests.bench.case import Case
-from tests.bench.cases import accepted, cold, embeddings, items, jobs, overhead, sync, wake
+from tests.bench.case import Case, Study
+from tests.bench.cases import (
+    accepted,
+    cold,
+    embeddings,
+    fairness,
+    items,
+    jobs,
+    overhead,
+    simulated,
+    switching,
+    sync,
+    wake,
+)
 
 CASES: tuple[Case, ...] = (
     cold.CASE,
@@ -15,3 +27,5 @@ CASES: tuple[Case, ...] = (
     items.CASE,
     embeddings.CASE,
 )
+
+STUDIES: tuple[Study, ...] = (fairness.STUDY, switching.STUDY, simulated.STUDY)

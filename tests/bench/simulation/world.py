@@ -52,7 +52,10 @@ class _Coming:
 
 
 class World:
-    """The device, its models and its clock. `run` plays the works to their end."""
+    """The device, its models and its clock. `run` plays the works to their end.
+
+    `tokens` bounds the batches of some models by other than the card's. With `resident` all models are there.
+    """
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class World:
         scheduler: Scheduler | None = None,
         *,
         resident: bool = False,
+        tokens: Mapping[str, int] | None = None,
     ) -> None:
         self.now = 0.0
         self.record = Record(0.0, 0.0)
@@ -72,7 +76,8 @@ class World:
             FakeDevice(), card.budget, (), policy, host_bytes=card.host, waiting=self._scheduler.waiting
         )
         self._bounds = {
-            m.name: Bounds(card.batch_items, card.batch_tokens, m.cost, OVERHEAD_MS) for m in self._models.values()
+            m.name: Bounds(card.batch_items, (tokens or {}).get(m.name, card.batch_tokens), m.cost, OVERHEAD_MS)
+            for m in self._models.values()
         }
         self._events: list[tuple[float, int, Batch | _Coming | None]] = []
         self._seq = count()
