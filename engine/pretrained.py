@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _LIBRARY = "sentence_transformers."
+_ONE_ATTENTION = "does not support an attention implementation"
+"""What the library says of an architecture that brings its own attention and knows no other, such as MPNet."""
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 _SIGNS = (
     ("trust_remote_code", LoadReason.CONFIG, "needs code of its own, which is not run: choose another model."),
@@ -80,17 +82,26 @@ def _read(name: str, folder: Path, device: str, dtype: str, attention: str, expe
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()  # type: ignore[no-untyped-call]  # the library has no types there
-    model = SentenceTransformer(
-        str(folder),
-        device=device,
-        local_files_only=True,
-        trust_remote_code=False,
-        model_kwargs={
-            "use_safetensors": True,
-            "dtype": getattr(torch, dtype),
-            "attn_implementation": attention,
-        },
-    ).eval()
+
+    def build(attention: str) -> SentenceTransformer:
+        return SentenceTransformer(
+            str(folder),
+            device=device,
+            local_files_only=True,
+            trust_remote_code=False,
+            model_kwargs={
+                "use_safetensors": True,
+                "dtype": getattr(torch, dtype),
+                "attn_implementation": attention,
+            },
+        ).eval()
+
+    try:
+        model = build(attention)
+    except ValueError as error:
+        if _ONE_ATTENTION not in str(error):
+            raise
+        model = build("eager")
     first = model[0]
     if not isinstance(first, Transformer) or list(first.modality_config) != ["text"] or first.tokenizer is None:
         message = f"{name} does not begin with a transformer that reads plain text; choose another family."

@@ -141,8 +141,8 @@ def facts(cases: Cases) -> EncodeFacts:
     return found
 
 
-@pytest.fixture(scope="module")
-def vector(facts: EncodeFacts) -> Callable[[Outcome], NDArray[np.float32]]:
+@pytest.fixture(scope="session")
+def read_vector() -> Callable[[Outcome], NDArray[np.float32]]:
     def values(outcome: Outcome) -> NDArray[np.float32]:
         assert isinstance(outcome, Output), outcome
         dense = outcome.fields["dense"]
@@ -150,3 +150,10 @@ def vector(facts: EncodeFacts) -> Callable[[Outcome], NDArray[np.float32]]:
         return np.frombuffer(dense["values"], dtype="<f4")
 
     return values
+
+
+@pytest.fixture(scope="module")
+def vector(
+    facts: EncodeFacts, read_vector: Callable[[Outcome], NDArray[np.float32]]
+) -> Callable[[Outcome], NDArray[np.float32]]:
+    return read_vector

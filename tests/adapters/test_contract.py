@@ -183,6 +183,37 @@ def test_an_unloaded_adapter_holds_nothing(cases: Cases, new_adapter: Callable[[
     assert not adapter.held()
 
 
+def test_a_parked_model_takes_nothing_and_comes_back_the_same(
+    cases: Cases, new_adapter: Callable[[Cases], Adapter], run: Run, vector: Vector
+) -> None:
+    adapter = new_adapter(cases)
+    adapter.load()
+    before = [vector(outcome) for outcome in run(adapter, cases.texts()[:3])]
+    held = adapter.held()
+    if adapter.park() is None:
+        pytest.skip("this family cannot be parked")
+    assert not adapter.held()
+    adapter.restore()
+    after = [vector(outcome) for outcome in run(adapter, cases.texts()[:3])]
+    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+    assert adapter.held() == held
+    adapter.unload()
+
+
+def test_a_parked_model_can_be_dropped_and_loaded_again(
+    cases: Cases, new_adapter: Callable[[Cases], Adapter], run: Run, vector: Vector
+) -> None:
+    adapter = new_adapter(cases)
+    adapter.load()
+    if adapter.park() is None:
+        pytest.skip("this family cannot be parked")
+    adapter.unload()
+    assert not adapter.held()
+    adapter.load()
+    assert all(len(vector(outcome)) for outcome in run(adapter, cases.texts()[:3]))
+    adapter.unload()
+
+
 def test_threads_get_what_a_serial_run_gives(adapter: Adapter, cases: Cases, run: Run, vector: Vector) -> None:
     if not adapter.reentrant:
         pytest.skip("this family runs one batch at a time")
