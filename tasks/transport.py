@@ -5,8 +5,8 @@ loses it. This one blocks on *bells*, lists that hold no messages, and then take
 one script that records them as it takes them (see `tasks.pull_script`). Acks go out many at a time. What a consumer
 holds is under a lease which it renews, so the messages of a dead one return soon and those of a live one never do.
 
-Messages look as kombu's own do, so other Celery programs work beside it through either transport. It leans on names
-that kombu does not promise to keep; `register` checks them.
+Messages look as kombu's own do, so other Celery programs may publish through either transport; only this one sees the
+messages that lie by model. It leans on names that kombu does not promise to keep; `register` checks them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ _LEANT_ON: dict[Any, tuple[str, ...]] = {
         "_brpop_start",
         "_brpop_read",
         "_put",
+        "_size",
+        "_has_queue",
         "_purge",
+        "_delete",
         "_create_client",
         "_flush_brpop_reauth",
         "_in_poll",
