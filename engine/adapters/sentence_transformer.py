@@ -34,6 +34,10 @@ T = TypeVar("T")
 _FLOAT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
+_ONLY_EAGER = {"mpnet", "deberta", "deberta-v2"}
+"""Architectures with an attention of their own, which keeps its scores."""
+
+
 class SentenceTransformerOptions(LoadOptions):
     """How the weights are held and attention is computed. Half types need a card, or a recent CPU to gain by them.
 
@@ -87,8 +91,10 @@ class SentenceTransformerAdapter(Adapter):
         Once the model has been loaded on a card, a token's activations are those that were measured there.
         """
         size = _FLOAT_BYTES[self._options.dtype]
-        shape = read_shape(read_json(model_root(self._files) / "config.json"))
-        scores = 2 * shape.heads if self._options.attention == "eager" else 0
+        config = read_json(model_root(self._files) / "config.json")
+        shape = read_shape(config)
+        eager = self._options.attention == "eager" or config.get("model_type") in _ONLY_EAGER
+        scores = 2 * shape.heads if eager else 0
         values = 7 * shape.hidden + 3 * shape.inner + self.spec.max_length * (1 + scores)
         return Footprint(folder_weights(self._files, size).bytes, self._measured or size * values)
 
