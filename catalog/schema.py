@@ -98,11 +98,11 @@ class Stay(_Strict):
 
 
 class Loss(_Strict):
-    """What a lower precision costs, as measured: cosines of its vectors to those of float32, over the texts of `on`."""
+    """What a lower precision costs, as measured: cosines of its vectors to those of float32, over `texts`."""
 
     cosine_mean: float = Field(ge=-1, le=1)
     cosine_worst: float = Field(ge=-1, le=1)
-    on: str
+    texts: str
 
 
 class Profile(_Strict):

@@ -7,7 +7,7 @@ take them, the texts of a batch go in unpadded. Only calls import torch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,10 @@ _EXACT, _HALF = (1e-4, 0.99999), (2e-2, 0.998)
 """How far packed and padded vectors may differ in float32 and in half types: see `agree`."""
 
 
+Step = Callable[[dict[str, Any]], dict[str, Any]]
+"""One module of an embedder, or what stands for it: features in, features out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Embedder:
     """A model in memory and how it wants its texts.
@@ -40,11 +44,12 @@ class Embedder:
     `steps` are its modules without the Normalize ones at the end. `words` are ids of plain tokens. `prefix` is the
     prompt it puts before a text that comes without one. `skips_prompt` tells that pooling leaves the prompt's tokens
     out. `positions` bounds a text, 0 if nothing does. `lock` is held while it computes. `stream` is its own on a card,
-    None elsewhere. `unpadded` tells that its batches are packed, which `try_packed` has to find out first.
+    None elsewhere. `unpadded` tells that its batches are packed, which `try_packed` has to find out first. `beside` is
+    what it holds in bytes that torch does not know of.
     """
 
     model: SentenceTransformer
-    steps: tuple[torch.nn.Module, ...]
+    steps: tuple[Step, ...]
     tokenizer: PlainTokenizer
     layout: Layout
     words: tuple[int, ...]
@@ -55,11 +60,13 @@ class Embedder:
     lock: AbstractContextManager[Any]
     stream: torch.cuda.Stream | None = None
     unpadded: bool = False
+    beside: int = 0
 
     @property
     def bytes(self) -> int:
-        """What parameters and buffers take."""
-        return sum(t.nbytes for tensors in (self.model.parameters(), self.model.buffers()) for t in tensors)
+        """What parameters and buffers take, and what is beside them."""
+        tensors = (self.model.parameters(), self.model.buffers())
+        return self.beside + sum(tensor.nbytes for part in tensors for tensor in part)
 
     def embed(self, rows: Sequence[Tokens], device: str, prompt: int = 0) -> NDArray[np.float32]:
         """One forward pass: a vector for each row. `prompt` tokens at each start are the prompt's."""

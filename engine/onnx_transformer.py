@@ -11,25 +11,64 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from catalog.modelfolder import model_root, weight_files
+from catalog.schema import Spec
+from engine.embedder import Embedder
 from engine.errors import LoadFailed, LoadReason
+from engine.onnx_export import cache_folder, exported, forget
+from engine.packing import trial
 
 if TYPE_CHECKING:
     import onnxruntime
-    import torch
 
-_PROBE = (
-    "The quick brown fox.",
-    "One word",
-    "A text of some length, so that the shorter ones beside it must be padded to it.",
-)
-"""Texts that show whether the exported model computes what torch does."""
-LEAST_COSINE = 0.99999
+LEAST_COSINE = 0.9999
 """What float32 must reach beside torch: both round differently in the last bits only."""
+
+_SLACK = 0.05
+"""How far under its measured worst cosine a lower precision may be on the texts of a trial, which are no sentences."""
+
+
+def in_onnx(embedder: Embedder, spec: Spec, folder: Path, precision: str) -> Embedder:
+    """The embedder with its transformer in ONNX Runtime; torch's copy of the weights is let go of.
+
+    A precision under float32 is allowed only where the spec tells its measured loss. Some texts go through both ways
+    first. Raises LoadFailed if the vectors differ by more than that, or if there is no way to such a model.
+    """
+    name, loss = spec.id, spec.precisions.get(precision)
+    if precision != "float32" and loss is None:
+        message = f"{name} may not be run in {precision}: its YAML has no measured loss for it under 'precisions'."
+        raise LoadFailed(message, LoadReason.CONFIG)
+    inputs = ("input_ids", "attention_mask", *(("token_type_ids",) if embedder.layout.type_ids else ()))
+    files = [*weight_files(folder), model_root(folder) / "config.json"]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    file = exported(embedder.model[0], inputs, files, precision, cache_folder())
+    try:
+        transformer = OnnxTransformer(file, inputs, cores)
+    except LoadFailed as error:
+        if error.reason is not LoadReason.CORRUPT:
+            raise
+        forget(file)
+        transformer = OnnxTransformer(
+            exported(embedder.model[0], inputs, files, precision, cache_folder()), inputs, cores
+        )
+    rest = embedder.steps[1:]
+    replaced = replace(embedder, steps=(transformer, *rest), unpadded=False, beside=transformer.bytes)
+    one = embedder.tokenizer.encode(["a"])[0]
+    rows = trial(one, embedder.words, [min(spec.max_length, length) for length in (6, 23, 6, 3, 40)])
+    cosine = worst_cosine(replaced.embed(rows, "cpu"), embedder.embed(rows, "cpu"))
+    least = LEAST_COSINE if loss is None or precision == "float32" else loss.cosine_worst - _SLACK
+    if not cosine >= least:
+        said = f"cosine {cosine:.4f} to torch's, and {least:.4f} is the least"
+        message = f"{name} gives other vectors in ONNX Runtime ({precision}): {said}. Choose another precision."
+        raise LoadFailed(message, LoadReason.CONFIG)
+    _let_go(embedder)
+    return replaced
 
 
 class OnnxTransformer:
@@ -58,11 +97,6 @@ class OnnxTransformer:
         return features
 
 
-def inputs_of(transformer: torch.nn.Module, type_ids: bool) -> tuple[str, ...]:
-    """The features that a transformer reads, in the order of its exported inputs."""
-    return ("input_ids", "attention_mask", "token_type_ids") if type_ids else ("input_ids", "attention_mask")
-
-
 def worst_cosine(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> float:
     """The lowest cosine between vectors of the same row; both of shape [texts, dims]."""
     dots = np.sum(found * expected, axis=1)
@@ -70,9 +104,11 @@ def worst_cosine(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) ->
     return float(np.min(dots / np.maximum(norms, 1e-12)))
 
 
-def probes() -> tuple[str, ...]:
-    """Texts to compare the exported model on."""
-    return _PROBE
+def _let_go(embedder: Embedder) -> None:
+    """Put nothing in the place of the torch transformer, so that its weights are freed."""
+    import torch
+
+    embedder.model[0] = torch.nn.Identity()
 
 
 def _session(file: Path, threads: int) -> onnxruntime.InferenceSession:

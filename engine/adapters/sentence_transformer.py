@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from pydantic import model_validator
+
 from catalog.modelfolder import model_root, read_json
 from catalog.options import EncodeOptions
 from catalog.schema import EncodeFacts, Spec
@@ -25,12 +27,15 @@ from engine.embedder import Embedder, measured_activations, try_packed
 from engine.errors import ItemRejected, LoadFailed, LoadReason, OutOfMemory, TextTooLong, WrongCount
 from engine.failures import out_of_memory
 from engine.hostcopy import HostCopy
+from engine.onnx_transformer import in_onnx
 from engine.outputs import finish_vectors
 from engine.pretrained import folder_weights, read_embedder
 from engine.types import Batch, Footprint, Outcome, Output
 
 T = TypeVar("T")
 
+_ONNX_SHARE = {"float32": 2.5, "int8": 1.3}
+"""What ONNX Runtime takes for its two sessions, in parts of the float32 weights; measured on MiniLM."""
 _FLOAT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
@@ -41,12 +46,26 @@ _ONLY_EAGER = {"mpnet", "deberta", "deberta-v2"}
 class SentenceTransformerOptions(LoadOptions):
     """How the weights are held and attention is computed. Half types need a card, or a recent CPU to gain by them.
 
-    `padding`: `auto` pads only where a trial at the load shows that the model needs it.
+    `padding`: `auto` pads only where a trial at the load shows that the model needs it. `runtime`: `onnx` computes the
+    transformer in ONNX Runtime, on a CPU, and pads; only there may `precision` be lower than the weights' own, and only
+    where the spec has measured what that costs.
     """
 
     dtype: Literal["float32", "float16", "bfloat16"] = "float32"
     attention: Literal["sdpa", "eager"] = "sdpa"
     padding: Literal["auto", "always", "never"] = "auto"
+    runtime: Literal["torch", "onnx"] = "torch"
+    precision: Literal["float32", "int8"] = "float32"
+
+    @model_validator(mode="after")
+    def _runtimes_agree(self) -> SentenceTransformerOptions:
+        if self.runtime == "torch" and self.precision != "float32":
+            raise ValueError(f"precision {self.precision} needs 'runtime: onnx'")
+        if self.runtime == "onnx" and (self.dtype, self.attention) != ("float32", "sdpa"):
+            raise ValueError("with 'runtime: onnx' leave out dtype and attention")
+        if self.runtime == "onnx" and self.padding == "never":
+            raise ValueError("'runtime: onnx' pads; leave out padding")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +115,16 @@ class SentenceTransformerAdapter(Adapter):
         eager = self._options.attention == "eager" or config.get("model_type") in _ONLY_EAGER
         scores = 2 * shape.heads if eager else 0
         values = 7 * shape.hidden + 3 * shape.inner + self.spec.max_length * (1 + scores)
-        return Footprint(folder_weights(self._files, size).bytes, self._measured or size * values)
+        weights = folder_weights(self._files, size).bytes
+        if self._options.runtime == "onnx":
+            weights = int(weights * _ONNX_SHARE[self._options.precision])
+        return Footprint(weights, self._measured or size * values)
 
     def load(self) -> None:
         """Read, place, and run one word through: it shows that the model is what the YAML says, and warms it up."""
+        if self._options.runtime == "onnx" and self.device != "cpu":
+            message = f"{self.spec.id} is to run in ONNX Runtime, which serves CPUs: leave out 'runtime' on a card."
+            raise LoadFailed(message, LoadReason.CONFIG)
         embedder = read_embedder(self.spec.id, self._files, self.device, self._options.dtype, self._options.attention)
         if 0 < embedder.positions < self.spec.max_length:
             message = f"{self.spec.id} reads {embedder.positions} tokens; its YAML says {self.spec.max_length}."
@@ -108,7 +133,9 @@ class SentenceTransformerAdapter(Adapter):
         if found != self._facts.dims:
             message = f"{self.spec.id} gives {found} dimensions; its YAML says {self._facts.dims}."
             raise LoadFailed(message, LoadReason.CONFIG)
-        if self._options.padding != "always" and self._options.attention == "sdpa":
+        if self._options.runtime == "onnx":
+            embedder = in_onnx(embedder, self.spec, self._files, self._options.precision)
+        elif self._options.padding != "always" and self._options.attention == "sdpa":
             embedder = try_packed(embedder, self.device, self.spec.max_length)
         if self._options.padding == "never" and not embedder.unpadded:
             message = f"{self.spec.id} cannot run without padding here; its YAML says 'padding: never'."
