@@ -72,6 +72,7 @@ class Engine:
         self._quiet = threading.Condition(self._lock)
         self._telling = threading.Lock()
         self._clock = clock
+        self._lanes: dict[Place, Lanes] = {}
         self._residency = Residency(
             catalog,
             device,
@@ -104,7 +105,6 @@ class Engine:
             lost=self.lost,
         )
         counts = {Place.DEVICE: lane_count(limits, device), Place.HOST: limits.host_lanes}
-        self._lanes: dict[Place, Lanes] = {}
         for place, count in counts.items():
             others = list(self._lanes.values())
             self._lanes[place] = Lanes(place, count, policy, means, self._settle, others)
@@ -222,10 +222,7 @@ class Engine:
     def ready(self, model: str) -> None:
         """A model is there: its works can run."""
         with self._lock:
-            for lanes in self._lanes.values():
-                if lanes.scheduler.waiting(model):
-                    break
-            else:
+            if not self._waiting(model):
                 self._residency.unwant(model)
             self._wake()
         self._say_residents()

@@ -44,7 +44,7 @@ class Lanes:
     ) -> None:
         self.place = place
         self.scheduler = Scheduler(policy, means.hand.ids)
-        self.sessions = Sessions(self.scheduler, means, place)
+        self.sessions = Sessions(self.scheduler, means, place, self._could_run)
         self._means = means
         self._count = count
         self._settled = settled
@@ -184,8 +184,10 @@ class Lanes:
         """Whether others compute beside a batch that is about to run, or could."""
         if self._means.device.kind is not DeviceKind.CPU:
             return False
-        if self._means.hand.running or self.sessions.sequences:
-            return True
+        return bool(self._means.hand.running or self.sessions.sequences) or self._could_run()
+
+    def _could_run(self) -> bool:
+        """Whether a batch that waits could run now."""
         return any(self._ready(model) is not None for model in self.scheduler.models)
 
     def _ready(self, name: str) -> Bounds | None:

@@ -8,6 +8,7 @@ may come to, before its first step. One lane at a time has a session's turn: the
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -58,7 +59,9 @@ class Session:
 class Sessions:
     """The sessions of one device, as its lanes use them. Under the engine's lock but for `turn` and `close`."""
 
-    def __init__(self, scheduler: Scheduler, means: Means, place: Place) -> None:
+    def __init__(self, scheduler: Scheduler, means: Means, place: Place, others: Callable[[], bool]) -> None:
+        """`others` tells whether a batch could run beside a step."""
+        self._others = others
         self._scheduler = scheduler
         self._means = means
         self._place = place
@@ -96,7 +99,7 @@ class Sessions:
     def works_gone(self) -> None:
         """Works were dropped: their sequences leave at the next boundary."""
         for session in self._of.values():
-            session.stale = session.stale or bool(session.all)
+            session.stale = session.stale or session.busy or bool(session.all)
 
     def memory_back(self) -> None:
         """Memory was given back: who waits for some may try again."""
@@ -190,7 +193,7 @@ class Sessions:
                     session.pending = None
                 else:
                     session.sittings.remove(sitting)
-                    self._means.residency.ledger.lend(-sitting.cache, session.model)
+                    self._means.residency.book(session.model).lend(-sitting.cache, session.model)
             self.memory_back()
 
     def _join(self, session: Session) -> list[Finished]:
@@ -238,7 +241,7 @@ class Sessions:
 
     def _seat(self, session: Session, pending: Sitting, done: list[Finished]) -> bool:
         """Lend the pending sequence its cache. False if it has to wait for that."""
-        means, ledger = self._means, self._means.residency.ledger
+        means, ledger = self._means, self._means.residency.book(session.model)
         sequence = pending.sequence
         need = means.residency.cache_per_token(session.model) * (sequence.prompt + sequence.most)
         while True:
@@ -286,13 +289,13 @@ class Sessions:
             means.lost(error)
             with means.lock:
                 means.hand.abandon(run)
-                means.residency.ledger.lend(-run.lent, session.model)
+                means.residency.book(session.model).lend(-run.lent, session.model)
             return
         ended = means.clock()
         over = [sitting for sitting, outcome in zip(plan.sittings, came.outcomes, strict=True) if outcome is not None]
         self._leave(session, over)
         with means.lock:
-            means.residency.ledger.lend(-run.lent, session.model)
+            means.residency.book(session.model).lend(-run.lent, session.model)
             self.memory_back()
             self._learn(session, came)
             done = means.hand.end(run, came.outcomes, began, ended)
@@ -318,7 +321,7 @@ class Sessions:
             return None
         limits, per_token = session.limits, means.residency.per_token(session.model)
         if per_token:
-            room = max(0, means.residency.ledger.lendable) // per_token
+            room = max(0, means.residency.book(session.model).lendable) // per_token
             if room < LEAST_READ and means.hand.running:
                 session.blocked = True
                 return None
@@ -333,18 +336,17 @@ class Sessions:
         entries = tuple(sitting.seat.entry for sitting in plan.sittings)
         batch = Batch(next(means.hand.ids), session.model, entries[0].work.verb, entries, plan.alone)
         lent = per_token * plan.tokens
-        means.residency.ledger.lend(lent, session.model)
+        means.residency.book(session.model).lend(lent, session.model)
         threads = means.threads(busy=self._busy(session))
         run = Run(batch, self._place, adapter, lent, threads, plan.cost_ms, padded=False)
         means.hand.begin(run)
         return plan, run
 
     def _busy(self, session: Session) -> bool:
-        """Whether others could compute beside a step of this session."""
-        others = self._scheduler.items - sum(self._scheduler.waiting(model) for model in self._of)
-        return bool(
-            self._means.hand.running or others or any(s.sittings for s in self._of.values() if s is not session)
-        )
+        """Whether others compute beside a step of this session, or could."""
+        if self._means.hand.running or any(s.sittings for s in self._of.values() if s is not session):
+            return True
+        return self._others()
 
     def _learn(self, session: Session, came: Stepped) -> None:
         session.good = session.good + 1 if came.clean else 0
