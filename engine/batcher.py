@@ -8,7 +8,7 @@ neighbour loses to no batching at all. A model that pads nothing wastes nothing:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from catalog.schema import CostCoefficients
 
@@ -36,6 +36,16 @@ class Bounds:
     def cost_ms(self, lengths: Sequence[int]) -> float:
         """What a batch of these lengths is predicted to take on the device."""
         return self.cost.batch(len(lengths), max(lengths)) if self.padded else self.cost.packed(lengths)
+
+    def within(self, most_ms: float) -> Bounds:
+        """These bounds for batches that take no longer, short items assumed; one item still runs, however long.
+
+        A running batch is not interrupted, so what may come while it runs waits for as long as it was allowed to take.
+        """
+        if self.cost.per_token <= 0:
+            return self
+        tokens = int((most_ms - self.cost.base - self.overhead_ms) / self.cost.per_token)
+        return replace(self, tokens=max(1, min(self.tokens, tokens)))
 
 
 class Fill:

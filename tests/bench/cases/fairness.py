@@ -12,6 +12,7 @@ from itertools import count
 
 from catalog.schema import CostCoefficients
 from catalog.terms import Lane, Verb
+from engine.batcher import Bounds
 from engine.types import Item, Work
 from tests.bench.case import Found, Pace, Study
 from tests.bench.figures import Reading, at_most, percentile
@@ -26,8 +27,8 @@ SHORT, LONG = 80, 39_980
 CARD = Card(budget=2**40, batch_tokens=1024)
 BATCH_MS = COST.batch(CARD.batch_tokens // SHORT, SHORT) + OVERHEAD_MS
 SHORT_MS = COST.batch(1, SHORT)
-BULK_TOKENS = (1024, 320, 80)
-"""Bounds of a bulk batch, in padded tokens: 12 items, 4 and 1."""
+BULK_MS = (210.0, 70.0, 21.0)
+"""How long a bulk batch may take: 12 items, 4 and 1."""
 
 
 def measure(pace: Pace, number: int) -> Found:
@@ -47,7 +48,8 @@ def measure(pace: Pace, number: int) -> Found:
     )
     for load in (0.5, 0.9):
         alone = interactive_waits(load, seconds, None, number)
-        for tokens in BULK_TOKENS:
+        for most_ms in BULK_MS:
+            tokens = Bounds(CARD.batch_items, CARD.batch_tokens, COST, OVERHEAD_MS).within(most_ms).tokens
             beside = interactive_waits(load, seconds, tokens, number)
             what = f"interactive at {load:.0%}, bulk waiting, {tokens // SHORT} to a bulk batch"
             ratio = percentile(beside, 99) / percentile(alone, 99)
@@ -60,21 +62,21 @@ def measure(pace: Pace, number: int) -> Found:
     return found
 
 
-def long_wait(callers: int, rng: random.Random) -> float:
+def long_wait(callers: int, rng: random.Random, flood_s: float = 400.0) -> float:
     """Seconds that a long item waits for its end; the flood is half again as much as the device can do."""
     rate = 1.5 * 1000 / SHORT_MS
 
     def flood() -> Iterator[Work]:
         at, ids = 0.0, count()
         sent = False
-        while at < 400.0:
+        while at < flood_s:
             at += rng.expovariate(rate)
             if at > 5.0 and not sent:
                 sent = True
                 yield _work("long", 5.0, LONG, caller="long")
             yield _work(f"s{next(ids)}", at, SHORT, caller=f"c{rng.randrange(callers)}")
 
-    return _wait(flood(), "long", 400.0)
+    return _wait(flood(), "long", flood_s)
 
 
 def single_wait(jobs: int) -> float:

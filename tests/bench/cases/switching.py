@@ -16,7 +16,7 @@ from catalog.options import EncodeOptions
 from catalog.terms import Lane, Verb
 from engine.device import choose_device
 from engine.engine import Engine, EngineLimits
-from engine.eviction import EvictionPolicy
+from engine.eviction import EvictionOrder, EvictionPolicy
 from engine.snapshot import ModelState, Phase
 from engine.types import Finished, Item, Output, Work
 from tests.bench.case import Found, Pace, Study, Unreliable
@@ -26,8 +26,8 @@ from tests.bench.models import minilm
 
 NAMES = tuple(f"bench/switch-{number}" for number in range(3))
 MIB = 2**20
-AT_ONCE = EvictionPolicy(min_stay_s=0.0, longest_hold_s=0.0, pace_s=0.0)
-"""What a switch takes, without the stays and pauses that keep switches rare."""
+AT_ONCE = EvictionPolicy(EvictionOrder.LRU, min_stay_s=0.0, longest_hold_s=0.0, pace_s=0.0)
+"""What a switch takes, without the order, stays and pauses that keep switches rare: three in turn always miss."""
 
 SETTLED, CYCLES = 5, 50
 PATIENCE_S = 180.0

@@ -102,3 +102,21 @@ def test_without_padding_no_order_of_joining_passes_a_bound(
             fill.joined(length, joining)
     assert fill.count == len(lengths)
     assert len(lengths) == 1 or (len(lengths) <= items and sum(lengths) <= tokens)
+
+
+def test_a_batch_can_be_bounded_by_what_it_takes() -> None:
+    bounds = Bounds(256, 1024, DEAR, overhead_ms=1.0).within(72.0)
+    assert bounds.tokens == 300
+    assert bounds.cost_ms([100] * 3) + bounds.overhead_ms <= 72.0
+
+
+def test_a_bound_on_time_never_makes_a_batch_larger() -> None:
+    assert Bounds(256, 1024, DEAR).within(10_000.0).tokens == 1024
+
+
+def test_one_item_runs_however_little_time_a_batch_may_take() -> None:
+    assert Bounds(256, 1024, DEAR).within(0.0).tokens == 1
+
+
+def test_a_batch_that_costs_nothing_is_not_bounded_by_time() -> None:
+    assert Bounds(256, 1024, FREE).within(1.0).tokens == 1024
