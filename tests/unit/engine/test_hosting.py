@@ -143,9 +143,7 @@ def test_many_cycles_through_host_memory_stay_within_both_budgets(make_residency
     assert sum(m.restores for m in residency.snapshot()[0]) > 0
 
 
-def test_a_return_that_must_wait_is_told_once_when_it_begins(
-    make_residency: MakeResidency, watching: Watching
-) -> None:
+def test_a_return_that_must_wait_is_told_once_when_it_begins(make_residency: MakeResidency, watching: Watching) -> None:
     slow = PARKS | {"load_seconds": 0.3}
     policy = EvictionPolicy(pace_s=0.0, min_stay_s=0.0)
     residency = make_residency({"a": slow, "b": slow}, host_bytes=1200, policy=policy)
