@@ -32,6 +32,12 @@ class Account(Protocol):
     def room(self) -> int:
         """Bytes that this process may hold besides what it holds now, by the account and by the device's own word."""
 
+    def want(self, count: int) -> None:
+        """Tell the others that so many bytes are waited for, which they hold; 0 ends that."""
+
+    def pressed(self) -> bool:
+        """Whether another process waits for more than there is room for, so that what is idle here should go."""
+
     def others(self) -> Share:
         """What the other live processes on the device hold together."""
 
@@ -59,6 +65,13 @@ class SoleAccount:
     def room(self) -> int:
         """What the device has free, less what this process has reserved and not taken."""
         return max(0, self._device.probe().free - self._share.pending)
+
+    def want(self, count: int) -> None:
+        """There is nobody to tell."""
+
+    def pressed(self) -> bool:
+        """By nobody."""
+        return False
 
     def others(self) -> Share:
         """Nobody."""

@@ -28,8 +28,8 @@ from engine.account import Share
 from engine.errors import LedgerUnusable
 from engine.shares import together
 
-_FORM = struct.Struct("<8sQQI")
-_MAGIC = b"roost\x00v1"
+_FORM = struct.Struct("<8sQQQI")
+_MAGIC = b"roost\x00v2"
 _MOST = 2**64 - 1
 _OPEN = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -55,8 +55,10 @@ class Entries:
         self._folder = folder
         self._device = re.sub(r"[^A-Za-z0-9.-]+", "_", device)[:100]
         self._own = f"{self._device}.{os.getpid()}.{secrets.token_hex(4)}.share"
-        self._share = Share()
-        self._last: dict[str, Share] = {}
+        self.wanted = 0
+        """The most that another process waits for, as of the last reading."""
+        self._share, self._want = Share(), 0
+        self._last: dict[str, tuple[Share, int]] = {}
         self._folder_fd = self._lock_fd = self._entry_fd = -1
         self._enter()
 
@@ -76,24 +78,26 @@ class Entries:
     def others(self) -> dict[int, Share]:
         """What each other live process holds, by its pid. Called under the lock; removes the entries of the dead."""
         found: dict[int, Share] = {}
-        seen: dict[str, Share] = {}
+        seen: dict[str, tuple[Share, int]] = {}
         for name in os.listdir(self._folder_fd):  # noqa: PTH208 - by descriptor, so that it is the folder we checked
             if name == self._own or not (name.startswith(f"{self._device}.") and name.endswith(".share")):
                 continue
-            share = self._look(name)
-            if share is not None:
-                seen[name] = share
+            told = self._look(name)
+            if told is not None:
+                seen[name] = told
+                share, _ = told
                 pid = name.split(".")[-3]
                 key = int(pid) if pid.isdecimal() else -1
                 found[key] = together((found.get(key, Share()), share))
         self._last = seen
+        self.wanted = max((want for _, want in seen.values()), default=0)
         return found
 
-    def write(self, share: Share) -> None:
-        """Tell what this process holds."""
-        self._share = share
-        held, pending = (min(max(0, count), _MOST) for count in (share.held, share.pending))
-        body = _FORM.pack(_MAGIC, held, pending, 0)[:-4]
+    def write(self, share: Share, want: int = 0) -> None:
+        """Tell what this process holds, and how much it waits for that others hold."""
+        self._share, self._want = share, want
+        counts = (min(max(0, count), _MOST) for count in (share.held, share.pending, want))
+        body = _FORM.pack(_MAGIC, *counts, 0)[:-4]
         os.pwrite(self._entry_fd, body + struct.pack("<I", zlib.crc32(body)), 0)
 
     def leave(self) -> None:
@@ -119,7 +123,7 @@ class Entries:
             try:
                 self._entry_fd = os.open(self._own, _OPEN | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self._folder_fd)
                 fcntl.flock(self._entry_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self.write(self._share)
+                self.write(self._share, self._want)
             finally:
                 fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
         except OSError as error:
@@ -162,7 +166,7 @@ class Entries:
             else:
                 return True
 
-    def _look(self, name: str) -> Share | None:
+    def _look(self, name: str) -> tuple[Share, int] | None:
         """What an entry says; None if it is that of a dead process, which is removed, or is no entry."""
         try:
             descriptor = os.open(name, _OPEN, dir_fd=self._folder_fd)
@@ -174,7 +178,7 @@ class Entries:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                return _read(descriptor) or self._last.get(name, Share())
+                return _read(descriptor) or self._last.get(name, (Share(), 0))
             os.unlink(name, dir_fd=self._folder_fd)
         except OSError:
             pass
@@ -183,15 +187,15 @@ class Entries:
         return None
 
 
-def _read(descriptor: int) -> Share | None:
+def _read(descriptor: int) -> tuple[Share, int] | None:
     """An entry's content; None if it is not whole."""
     data = os.pread(descriptor, _FORM.size, 0)
     if len(data) != _FORM.size:
         return None
-    magic, held, pending, check = _FORM.unpack(data)
+    magic, held, pending, want, check = _FORM.unpack(data)
     if magic != _MAGIC or check != zlib.crc32(data[:-4]):
         return None
-    return Share(held, pending)
+    return Share(held, pending), want
 
 
 def _open_folder(folder: Path) -> int:

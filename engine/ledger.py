@@ -150,6 +150,16 @@ class Ledger:
             self._agree(max(self._floor(0), self.lent), force=True)
             self._spare = self._account.room()
 
+    def want(self, count: int) -> None:
+        """Tell other workers that so many bytes are waited for, which they hold; 0 ends that."""
+        if self._account is not None:
+            self._account.want(count)
+
+    @property
+    def pressed(self) -> bool:
+        """Whether another worker waits for what this one holds."""
+        return self._account is not None and self._account.pressed()
+
     def others(self) -> Share:
         """What other processes of ours hold on the device."""
         return Share() if self._account is None else self._account.others()

@@ -115,7 +115,7 @@ class Loading:
                 with self._changed:
                     slot = self._await()
                 if slot.phase is Phase.LEAVING:
-                    self._evict(slot, Reason.IDLE)
+                    self._evict(slot, Reason.ROOM if self._placement.ledger.pressed else Reason.IDLE)
                 else:
                     self._bring(slot)
         except _Stopping:

@@ -69,6 +69,8 @@ class Placement:
         coming = [(self._newcomer(slot), slot) for slot in self.slots.values() if slot.loadable(now)]
         if coming:
             self.ledger.refresh()
+        starved = [s for s in self.slots.values() if s.starved is not None and s.wanted and self.book(s) is self.ledger]
+        self.ledger.want(max((s.weights + s.floor for s in starved), default=0))
         there, kept = self._residents(now), list[Ledger]()
         for newcomer, slot in sorted(coming, key=lambda pair: pair[0].rank(now, self.policy)):
             if self.book(slot) in kept:
@@ -84,12 +86,19 @@ class Placement:
         return None, min((at - now for at in times if now < at < math.inf), default=None)
 
     def next_idle(self, now: float) -> tuple[Slot | None, float | None]:
-        """A model whose keep-alive has ended, or for how long there is none (None: until something changes)."""
+        """A model whose keep-alive has ended, or for how long there is none (None: until something changes).
+
+        While another worker on the device waits for room, what is idle here stays no longer than its minimum.
+        """
         times = []
-        for slot in self._there():
-            if slot.keep_alive_s is None or slot.pinned or slot.wanted or slot.leases:
+        pressed = self.ledger.pressed
+        for slot in sorted(self._there(), key=lambda slot: slot.since):
+            pressing = pressed and self.book(slot) is self.ledger
+            if slot.pinned or slot.wanted or slot.leases or (slot.keep_alive_s is None and not pressing):
                 continue
-            at = slot.since + slot.keep_alive_s
+            at = math.inf if slot.keep_alive_s is None else slot.since + slot.keep_alive_s
+            if pressing:
+                at = min(at, slot.loaded + self.policy.min_stay_s)
             if at <= now:
                 return slot, None
             times.append(at)

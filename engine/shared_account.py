@@ -56,7 +56,7 @@ class SharedAccount:
         self._reserve = reserve
         self._clock = clock
         self._lock = threading.Lock()
-        self._share = Share()
+        self._share, self._want = Share(), 0
         self._others: Mapping[int, Share] = {}
         self._view: _View | None = None
         self._complained = False
@@ -73,7 +73,7 @@ class SharedAccount:
                 with self._entries.locked() as locked:
                     if not sure and not (locked and self._fits(share, locked=True)):
                         return False
-                    self._entries.write(share)
+                    self._entries.write(share, self._want)
             except (OSError, LedgerUnusable) as error:
                 self._complain(error)
                 if not sure and not self._fits(share, locked=False):
@@ -96,6 +96,25 @@ class SharedAccount:
         with self._lock:
             self._check()
             return self._recent().sum
+
+    def want(self, count: int) -> None:
+        """Tell the others that so many bytes are waited for; 0 ends that."""
+        with self._lock:
+            self._check()
+            if count != self._want:
+                self._want = count
+                try:
+                    with self._entries.locked():
+                        self._entries.write(self._share, count)
+                except (OSError, LedgerUnusable) as error:
+                    self._complain(error)
+
+    def pressed(self) -> bool:
+        """Whether another process waits for more than there is room for, so that what is idle here should go."""
+        with self._lock:
+            self._check()
+            view = self._recent()
+            return self._entries.wanted > room(self._share, view.sum, view.memory, self._reserve)
 
     def foreign(self) -> int:
         """Bytes that are used on the device and are on nobody's account."""

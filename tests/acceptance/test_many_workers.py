@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,16 @@ def test_together_two_workers_never_hold_more_than_the_device_has(someone: Any, 
         waiting.join(0.001)
     assert {job["status"] for job in ended[0].values()} == {"succeeded"}
     assert 300 * MIB <= most <= ROOM
+
+
+def test_two_models_that_the_two_cannot_hold_at_once_both_make_progress(someone: Any, watcher: Watcher) -> None:
+    def stream(model: str) -> list[dict[str, Any]]:
+        return [someone.end(someone.submit([f"{model} {n}"], model)) for n in range(6)]
+
+    with ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(stream, ("left", "right")))
+    assert {job["status"] for jobs in both for job in jobs} == {"succeeded"}
+    assert sum(watcher.held().values()) <= ROOM
 
 
 def test_what_a_killed_worker_held_serves_the_other_at_once(stack: Any, someone: Any, watcher: Watcher) -> None:

@@ -50,6 +50,10 @@ def answer(account: SharedAccount, call: str, *given: Any) -> Any:
             return _race(account, *given)
         case "room":
             return account.room()
+        case "want":
+            return account.want(*given)
+        case "pressed":
+            return account.pressed()
         case "others":
             return account.others().held
         case "foreign":

@@ -39,6 +39,20 @@ def test_what_is_given_up_another_may_have(join: Join) -> None:
     assert two.hold(800)
 
 
+def test_who_waits_presses_the_others_until_there_is_room_or_it_is_gone(join: Join) -> None:
+    one, two, three = join(), join(), join()
+    assert one.hold(600)
+    two.call("want", 400)
+    # A hold is refused on what is true now, and what it has read is not asked again at once.
+    assert not one.hold(901)
+    assert (one.call("pressed"), two.call("pressed"), three.call("pressed")) == (True, False, True)
+    assert one.hold(500)
+    assert not one.call("pressed")
+    two.kill()
+    assert one.hold(600)
+    assert not one.call("pressed")
+
+
 def test_what_was_taken_already_is_put_on_the_account_even_where_it_does_not_fit(join: Join) -> None:
     one, two = join(), join()
     assert one.hold(600)
@@ -145,7 +159,7 @@ def test_a_process_that_was_stopped_with_the_lock_in_hand_holds_nobody_up(accoun
     assert account.hold(Share(501))
 
 
-@pytest.mark.parametrize("content", [b"", b"half", b"\xff" * 28, b"roost\x00v1" + b"\x01" * 20, b"x" * 4096])
+@pytest.mark.parametrize("content", [b"", b"half", b"\xff" * 36, b"roost\x00v2" + b"\x01" * 28, b"x" * 4096])
 def test_an_entry_that_cannot_be_read_counts_for_nothing_and_harms_nobody(
     account: SharedAccount, card: Any, folder: Path, content: bytes
 ) -> None:

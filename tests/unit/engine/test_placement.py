@@ -104,6 +104,36 @@ def test_a_load_waits_for_what_other_workers_hold(placement: Placement, pool: Po
         assert placement.next_load(now) == (None, 1.0)
 
 
+def test_a_load_that_others_leave_no_room_for_tells_them_until_it_is_not_wanted(
+    placement: Placement, pool: Pool
+) -> None:
+    pool.taken = 9_900
+    slot = wanted(placement, "a", 500)
+    placement.ledger.refresh()
+    assert placement.starve(slot, 100.0) is None
+    placement.next_load(100.0)
+    assert pool.wanted == 500
+    slot.work = False
+    placement.next_load(101.0)
+    assert pool.wanted == 0
+
+
+def test_what_is_idle_leaves_where_another_worker_waits_for_room(placement: Placement, pool: Pool) -> None:
+    slot = there(placement, "a", 100, keep_alive_s=None)
+    assert placement.next_idle(100.0) == (None, None)
+    pool.waited_for = 9_950
+    assert placement.next_idle(100.0) == (slot, None)
+
+
+@pytest.mark.parametrize("why", [{"leases": 1}, {"work": True}, {"pinned": True}])
+def test_what_is_in_use_or_pinned_stays_though_another_worker_waits(
+    placement: Placement, pool: Pool, why: dict[str, Any]
+) -> None:
+    there(placement, "a", 100, **why)
+    pool.waited_for = 9_950
+    assert placement.next_idle(1e9) == (None, None)
+
+
 def test_a_load_does_not_wait_for_ever_for_what_is_foreign(placement: Placement, pool: Pool) -> None:
     pool.total = 300
     slot = wanted(placement, "a", 500)

@@ -56,7 +56,10 @@ class Watching:
 
 
 class Pool:
-    """An account of `total` bytes of which others hold `taken`. Keeps what it is told and refuses what it has not."""
+    """An account of `total` bytes of which others hold `taken` and wait for `waited_for`.
+
+    It keeps what it is told and refuses what it has not.
+    """
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -64,6 +67,8 @@ class Pool:
         self.share = Share()
         self.asked = 0
         self.most = 0
+        self.wanted = 0
+        self.waited_for = 0
         self.closed = False
 
     def hold(self, share: Share, *, force: bool = False) -> bool:
@@ -76,6 +81,12 @@ class Pool:
 
     def room(self) -> int:
         return max(0, self.total - self.taken - self.share.held)
+
+    def want(self, count: int) -> None:
+        self.wanted = count
+
+    def pressed(self) -> bool:
+        return self.waited_for > self.room()
 
     def others(self) -> Share:
         return Share(self.taken, 0)
