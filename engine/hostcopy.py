@@ -84,8 +84,9 @@ class HostCopy:
         """
         import torch
 
+        # Taken outside the stream, so that the allocator gives them to anybody once they are free again.
+        rooms = [torch.empty(piece.size, dtype=torch.uint8, device=self._device) for piece in self._pieces]
         with self._copying():
-            rooms = [torch.empty(piece.size, dtype=torch.uint8, device=self._device) for piece in self._pieces]
             for piece, room in zip(self._pieces, rooms, strict=True):
                 room.copy_(self._host(piece), non_blocking=True)
         self._wait()
@@ -110,7 +111,10 @@ class HostCopy:
     def _copying(self) -> AbstractContextManager[Any]:
         import torch
 
-        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+        if self._stream is None:
+            return nullcontext()
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        return torch.cuda.stream(self._stream)
 
     def _wait(self) -> None:
         if self._stream is not None:
