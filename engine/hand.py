@@ -94,10 +94,12 @@ class Hand:
 
     def begin(self, run: Run) -> None:
         """A pass is about to run."""
-        now = self._clock()
+        now, works, owners = self._clock(), self._works, run.owners
         for entry in run.batch.entries:
-            if entry.work.id not in run.owners and self.holds(entry):
-                progress = run.owners[entry.work.id] = self._works[entry.work.id]
+            work = entry.work
+            progress = works.get(work.id)
+            if progress is not None and progress.work is work and work.id not in owners:
+                owners[work.id] = progress
                 progress.began(now)
         for other in self.running.values():
             if self._together or other.place is run.place:
@@ -108,18 +110,19 @@ class Hand:
         """A pass has run: file its outcomes, None for what goes on, and return the works that they complete."""
         self.abandon(run)
         share = 1.0 / len(run.batch.entries)
-        parts: dict[str, int] = {}
+        works, owners, parts = self._works, run.owners, dict[str, int]()
         for entry, outcome in zip(run.batch.entries, outcomes, strict=True):
-            parts[entry.work.id] = parts.get(entry.work.id, 0) + 1
-            owner = run.owners.get(entry.work.id)
-            if outcome is not None and owner is not None and self._works.get(entry.work.id) is owner:
+            work_id = entry.work.id
+            parts[work_id] = parts.get(work_id, 0) + 1
+            owner = owners.get(work_id)
+            if outcome is not None and owner is not None and works.get(work_id) is owner:
                 owner.put(entry.item.index, outcome)
         done = []
         loading = self._loading(run.batch.model)
-        for work_id, owner in run.owners.items():
+        for work_id, owner in owners.items():
             owner.ran(began, ended, parts[work_id] * share)
-            if self._works.get(work_id) is owner and not owner.left:
-                del self._works[work_id]
+            if not owner.left and works.get(work_id) is owner:
+                del works[work_id]
                 done.append(owner.finished(ended, loading))
         return done
 

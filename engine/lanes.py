@@ -242,16 +242,12 @@ class Lanes:
 
 def _ran(run: Run, came: Came, seconds: float) -> PassRan:
     """The pass that a batch was. Items that could not be read cost nothing, and teach nothing."""
-    entries = run.batch.entries
-    computed = [
-        max(entry.item.length, 1)
-        for entry, outcome in zip(entries, came.outcomes, strict=True)
-        if isinstance(outcome, Output)
-    ]
+    lengths = [max(entry.item.length, 1) for entry in run.batch.entries]
+    computed = [length for length, outcome in zip(lengths, came.outcomes, strict=True) if isinstance(outcome, Output)]
     return PassRan(
         model=run.batch.model,
-        lengths=[max(entry.item.length, 1) for entry in entries],
-        items=len(entries),
+        lengths=lengths,
+        items=len(lengths),
         padded=run.padded,
         seconds=seconds,
         predicted_ms=run.predicted_ms,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from catalog.terms import Verb
+from engine.adapters.base import Place
 from engine.adapters.fake import FakeAdapter
 from engine.adapters.fake_parser import FakeParserAdapter
 from engine.engine import Engine
@@ -183,6 +184,27 @@ def test_a_document_alone_has_nothing_beside_it_on_device_or_host(
     recorder.results(*documents, *embeddings)
     assert [names for names in beside if len(names) > 1 and any("alone" in name for name in names)] == []
     assert max(len(names) for names in beside) > 1
+
+
+def test_a_document_alone_is_not_kept_waiting_by_what_comes_for_the_device_meanwhile(
+    make_engine: MakeEngine, recorder: Recorder, document: MakeWork, now_work: MakeWork, encoding: Gate
+) -> None:
+    engine = make_engine({"p": PARSER, "m": {}}, lanes=2)
+    warm, running = document("warm"), now_work()
+    engine.submit([warm, running])
+    recorder.results(warm)
+    encoding.until()
+    alone = document("alone", alone=True)
+    engine.submit([alone])
+    while not engine._lanes[Place.HOST].scheduler.holding:
+        assert not engine.drain(0.001)
+    later = now_work()
+    engine.submit([later])
+    assert not encoding.reached.acquire(timeout=0.05)
+    encoding.open.set()
+    recorder.results(running, alone, later)
+    order = [batch.entries[0].work for batch in recorder.started if batch.entries[0].work is not warm]
+    assert order == [running, alone, later]
 
 
 def test_what_is_cancelled_or_handed_back_is_not_parsed(
