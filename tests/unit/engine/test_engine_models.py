@@ -160,3 +160,16 @@ def test_a_deadline_ends_the_wait_for_a_load_in_time(
     engine.submit([work])
     assert codes(recorder, work) == ["deadline_passed"]
     assert recorder.done[work.id].finished - work.arrived < 1.0
+
+
+def test_the_listener_learns_whenever_the_models_on_the_device_change(
+    make_engine: MakeEngine, recorder: Recorder, now_work: MakeWork
+) -> None:
+    engine = make_engine({"a": {"bytes": 600}, "b": {"bytes": 600}})
+    for name in ("a", "b"):
+        work = now_work(model=name)
+        engine.submit([work])
+        recorder.results(work)
+    recorder.until(lambda: len(recorder.there) == 3)
+    assert [set(models) for models in recorder.there] == [{"a"}, set(), {"b"}]
+    assert all(seconds > 0 for models in recorder.there for seconds in models.values())
