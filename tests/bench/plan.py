@@ -11,6 +11,7 @@ from tests.bench.cases import (
     items,
     jobs,
     overhead,
+    runtimes,
     simulated,
     switching,
     sync,
@@ -28,4 +29,4 @@ CASES: tuple[Case, ...] = (
     embeddings.CASE,
 )
 
-STUDIES: tuple[Study, ...] = (fairness.STUDY, switching.STUDY, simulated.STUDY)
+STUDIES: tuple[Study, ...] = (fairness.STUDY, switching.STUDY, runtimes.STUDY, simulated.STUDY)

@@ -13,10 +13,10 @@ PLOT = Path(__file__).parents[3] / "docs" / "simulation.svg"
 
 
 def main() -> None:
-    """Two hours of three seeds unless told otherwise."""
+    """An hour of two seeds unless told otherwise."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.simulation", description=__doc__)
-    parser.add_argument("--hours", type=float, default=2.0)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--plot", type=Path, default=PLOT)
     found = parser.parse_args()
     runs = settings(range(1, found.seeds + 1), found.hours * 3600)
