@@ -94,5 +94,5 @@ def as_plot(results: Results) -> str:
                 same = setting.host == host or contender is Contender.IDEAL
                 if setting.contender is contender and setting.shape is Shape.POISSON and setting.seed == seed and same:
                     curves[str(contender)] = figures.curve
-        panels.append(Panel(f"Share of jobs answered within a time; {title}", curves))
+        panels.append(Panel(f"Jobs answered within a time; {title}", curves))
     return svg(panels, CURVE)
