@@ -35,8 +35,12 @@ class Account(Protocol):
     def want(self, count: int) -> None:
         """Tell the others that so many bytes are waited for, which they hold; 0 ends that."""
 
-    def pressed(self) -> bool:
-        """Whether another process waits for more than there is room for, so that what is idle here should go."""
+    def pressed(self, gives: int) -> bool:
+        """Whether another process waits for more than there is room for, so that what is idle here should go.
+
+        `gives` is what this process could give up. Where that and all that others hold would not be enough, nothing is
+        won by it, and nobody is pressed.
+        """
 
     def others(self) -> Share:
         """What the other live processes on the device hold together."""
@@ -69,7 +73,7 @@ class SoleAccount:
     def want(self, count: int) -> None:
         """There is nobody to tell."""
 
-    def pressed(self) -> bool:
+    def pressed(self, gives: int) -> bool:
         """By nobody."""
         return False
 

@@ -54,9 +54,10 @@ class Entries:
     def __init__(self, folder: Path, device: str) -> None:
         self._folder = folder
         self._device = re.sub(r"[^A-Za-z0-9.-]+", "_", device)[:100]
-        self._own = f"{self._device}.{os.getpid()}.{secrets.token_hex(4)}.share"
-        self.wanted = 0
-        """The most that another process waits for, as of the last reading."""
+        self._own = ""
+        self.wanted: tuple[int, ...] = ()
+        """What each other process waits for that waits for something, as of the last reading."""
+        self._patient = True
         self._share, self._want = Share(), 0
         self._last: dict[str, tuple[Share, int]] = {}
         self._folder_fd = self._lock_fd = self._entry_fd = -1
@@ -90,7 +91,7 @@ class Entries:
                 key = int(pid) if pid.isdecimal() else -1
                 found[key] = together((found.get(key, Share()), share))
         self._last = seen
-        self.wanted = max((want for _, want in seen.values()), default=0)
+        self.wanted = tuple(want for _, want in seen.values() if want)
         return found
 
     def write(self, share: Share, want: int = 0) -> None:
@@ -119,7 +120,9 @@ class Entries:
             self._lock_fd = os.open(f"{self._device}.lock", _OPEN | os.O_CREAT, 0o600, dir_fd=self._folder_fd)
             # Under the lock: an entry that is not locked yet would be taken for that of a dead process.
             if not self._take():
-                raise self._stuck()
+                raise self.stuck()
+            # A name of its own each time: an entry left in a folder that somebody cleared in part is nobody's.
+            self._own = f"{self._device}.{os.getpid()}.{secrets.token_hex(4)}.share"
             try:
                 self._entry_fd = os.open(self._own, _OPEN | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=self._folder_fd)
                 fcntl.flock(self._entry_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -136,7 +139,8 @@ class Entries:
             self.abandon()
             raise
 
-    def _stuck(self) -> LedgerUnusable:
+    def stuck(self) -> LedgerUnusable:
+        """What to say of a lock that cannot be had."""
         return LedgerUnusable(
             f"The lock of {self._device} in {self._folder} is held by a process that does not go on. End that process "
             "(fuser tells which), or name another folder in ROOST_LEDGER_DIR."
@@ -155,15 +159,18 @@ class Entries:
         return False
 
     def _take(self) -> bool:
-        until = time.monotonic() + _PATIENCE_S
+        """Waits once for a holder that does not go on; after that a single try will do until the lock can be had."""
+        until = time.monotonic() + (_PATIENCE_S if self._patient else 0.0)
         while True:
             try:
                 fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if time.monotonic() > until:
+                if time.monotonic() >= until:
+                    self._patient = False
                     return False
                 time.sleep(_STEP_S)
             else:
+                self._patient = True
                 return True
 
     def _look(self, name: str) -> tuple[Share, int] | None:

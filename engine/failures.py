@@ -6,6 +6,7 @@ Libraries are recognised by the names of their exceptions, so that none is impor
 from __future__ import annotations
 
 import errno
+import traceback
 from collections.abc import Mapping
 
 from pydantic import ValidationError
@@ -76,7 +77,7 @@ _DEVICE_LOST = (
 _NO_MEMORY = ("out of memory", "cannot allocate memory", "can't allocate memory", "cublas_status_alloc_failed")
 
 
-def load_failure(name: str, error: Exception) -> EngineError:
+def load_failure(name: str, error: BaseException) -> EngineError:
     """The error of a failed load: DeviceLost, ModelTooLarge, or else LoadFailed with reason and advice."""
     if isinstance(error, LoadFailed | ModelTooLarge | DeviceLost):
         return error
@@ -88,6 +89,23 @@ def load_failure(name: str, error: Exception) -> EngineError:
         return LoadFailed(f"{name} could not be loaded ({reason}). {error.message}", reason)
     said = _first_line(error)
     return LoadFailed(f"{name} could not be loaded ({reason}): {said}. {_ADVICE[reason]}", reason)
+
+
+def let_go(error: BaseException) -> None:
+    """Have an error hold nothing of the calls that it came through: their frames would keep what they had in memory.
+
+    For one that is kept, and before memory is asked for again.
+    """
+    seen: set[int] = set()
+    chain: list[BaseException | None] = [error]
+    while chain:
+        one = chain.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        chain += [one.__cause__, one.__context__]
+        traceback.clear_frames(one.__traceback__)
+        one.__traceback__ = one.__cause__ = one.__context__ = None
 
 
 def device_lost(error: BaseException) -> DeviceLost | None:
@@ -112,7 +130,7 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in _NO_MEMORY)
 
 
-def _reason(error: Exception) -> LoadReason:
+def _reason(error: BaseException) -> LoadReason:
     if isinstance(error, WeightsUnavailable):
         return LoadReason(error.reason.value)
     if out_of_memory(error):
@@ -121,7 +139,7 @@ def _reason(error: Exception) -> LoadReason:
     return next((_REASONS[name] for name in names if name in _REASONS), LoadReason.UNKNOWN)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     if isinstance(error, ValidationError):
         first = error.errors(include_input=False, include_url=False)[0]
         return f"load option {'.'.join(str(part) for part in first['loc'])!r}: {first['msg']}"

@@ -66,8 +66,7 @@ class Ledger:
     @property
     def lendable(self) -> int:
         """Bytes that a batch may take for its activations now, by the account's last word."""
-        free = self.budget - self.weights - self.lent
-        return free if self._account is None else min(free, self._reserve - self.lent + self._spare)
+        return self.ceiling - self.weights - self.lent
 
     def fits_ever(self, weights: int, floor: int, beside: int = 0) -> bool:
         """Whether a model could be held if all others left but `beside` bytes that cannot."""
@@ -102,7 +101,12 @@ class Ledger:
     @property
     def repaid(self) -> bool:
         """Whether batches leave the weights their room, or nothing is lent that could come back."""
-        return not self.lent or self.weights + self.lent <= self.budget
+        return not self.lent or self.weights + self.lent <= self.ceiling
+
+    @property
+    def out_of_reach(self) -> bool:
+        """Whether the weights have no room even with all that is lent given back: others have taken it meanwhile."""
+        return self._staying + self._floor(0) > self.ceiling
 
     def hold(self, model: str, weights: int, floor: int) -> None:
         """Note what a model takes, as measured, whether it fits or not."""
@@ -155,10 +159,9 @@ class Ledger:
         if self._account is not None:
             self._account.want(count)
 
-    @property
-    def pressed(self) -> bool:
-        """Whether another worker waits for what this one holds."""
-        return self._account is not None and self._account.pressed()
+    def pressed(self, gives: int) -> bool:
+        """Whether another worker waits for what this one holds, of which it could give up so many bytes."""
+        return self._account is not None and self._account.pressed(gives)
 
     def others(self) -> Share:
         """What other processes of ours hold on the device."""

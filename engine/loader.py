@@ -13,8 +13,8 @@ from catalog.schema import Spec
 from catalog.weights import locate
 from engine.adapters.base import Adapter, Place
 from engine.device import Device, DeviceKind
-from engine.errors import DeviceLost
-from engine.failures import load_failure
+from engine.errors import DeviceLost, EngineError, LoadFailed, LoadReason
+from engine.failures import let_go, load_failure
 from engine.families import adapter_class, read_options
 
 log = logging.getLogger(__name__)
@@ -74,12 +74,10 @@ def load_adapter(adapter: Adapter, device: Device, clock: Callable[[], float], *
     """
     before = device.probe().ours
     began = clock()
-    try:
-        adapter.load()
-    except Exception as error:
-        failure = load_failure(adapter.spec.id, error)
+    failure = _met(adapter, adapter.load)
+    if failure is not None:
         unload_adapter(adapter, device)
-        raise failure from error
+        raise failure
     seconds = clock() - began
     held = adapter.held()
     if held is None:
@@ -93,16 +91,14 @@ def load_adapter(adapter: Adapter, device: Device, clock: Callable[[], float], *
 def restore_adapter(adapter: Adapter, device: Device, clock: Callable[[], float]) -> float | None:
     """Bring parked weights back; the seconds it took. None if that failed: then they are gone. Raises DeviceLost."""
     began = clock()
-    try:
-        adapter.restore()
-    except Exception as error:
-        failure = load_failure(adapter.spec.id, error)
-        unload_adapter(adapter, device)
-        if isinstance(failure, DeviceLost):
-            raise failure from error
-        log.warning("%s is loaded anew, since it could not be restored: %s", adapter.spec.id, failure.message)
-        return None
-    return clock() - began
+    failure = _met(adapter, adapter.restore)
+    if failure is None:
+        return clock() - began
+    unload_adapter(adapter, device)
+    if isinstance(failure, DeviceLost):
+        raise failure
+    log.warning("%s is loaded anew, since it could not be restored: %s", adapter.spec.id, failure.message)
+    return None
 
 
 def unload_adapter(adapter: Adapter, device: Device) -> None:
@@ -117,6 +113,20 @@ def drop_weights(adapter: Adapter) -> None:
         adapter.unload()
     except Exception:
         log.exception("unloading %s failed", adapter.spec.id)
+
+
+def _met(adapter: Adapter, call: Callable[[], None]) -> EngineError | None:
+    """What a call failed with, if it did. It holds nothing of what was half loaded, so that this can be freed."""
+    try:
+        call()
+    # Not only Exception: panics of Rust libraries and exits are none.
+    except BaseException as error:
+        failure = load_failure(adapter.spec.id, error)
+        if isinstance(failure, LoadFailed) and failure.reason is LoadReason.UNKNOWN:
+            log.warning("%s could not be loaded", adapter.spec.id, exc_info=True)
+        let_go(error)
+        return failure
+    return None
 
 
 class Reclaimer:

@@ -16,9 +16,9 @@ from engine.adapters.base import Adapter
 from engine.device import Device
 from engine.errors import DeviceLost, EngineError, LoadFailed, LoadReason, ModelTooLarge
 from engine.eviction import Plan
-from engine.failures import COOL_DOWN_S, load_failure
+from engine.failures import COOL_DOWN_S, let_go, load_failure
 from engine.hosting import Hosting
-from engine.loader import Models, Reclaimer, build_adapter, drop_weights, load_adapter, unload_adapter
+from engine.loader import Loaded, Models, Reclaimer, build_adapter, drop_weights, load_adapter, unload_adapter
 from engine.placement import POLL_S, Placement
 from engine.slot import Slot, Watcher
 from engine.snapshot import Phase, Reason
@@ -59,6 +59,7 @@ class Loading:
         self._hosting = Hosting(placement, device, changed, clock)
         self._reclaimer = Reclaimer(device, clock)
         self._threads: list[threading.Thread] = []
+        self._refreshed = -math.inf
         self.stopping = False
 
     def start(self, loaders: int) -> None:
@@ -82,7 +83,8 @@ class Loading:
             thread.join(timeout_s)
         with self._changed:
             for slot in slots:
-                there = slot.phase in (Phase.RESIDENT, Phase.LEAVING, Phase.PARKED)
+                # One that was to come back from host memory and did not begin to is LOADING still.
+                there = slot.phase in (Phase.RESIDENT, Phase.LEAVING, Phase.PARKED) or slot.host > 0
                 if there and not slot.leases and slot.adapter is not None:
                     drop_weights(slot.adapter)
                     slot.phase, slot.host = Phase.ABSENT, 0
@@ -114,13 +116,15 @@ class Loading:
             while True:
                 with self._changed:
                     slot = self._await()
-                if slot.phase is Phase.LEAVING:
-                    self._evict(slot, Reason.ROOM if self._placement.ledger.pressed else Reason.IDLE)
+                    leaves = slot.phase is Phase.LEAVING
+                    reason = Reason.ROOM if leaves and self._placement.pressed else Reason.IDLE
+                if leaves:
+                    self._evict(slot, reason)
                 else:
                     self._bring(slot)
         except _Stopping:
             return
-        except Exception:
+        except BaseException:
             log.exception("a loader met an error of the engine's own")
             self._watcher.lost(DeviceLost("The engine met an error of its own and cannot go on; the process restarts."))
 
@@ -139,8 +143,10 @@ class Loading:
                 slot.loading_since = now
                 return slot
             waits = [wait for wait in (idle_s, wait_s, POLL_S) if wait is not None]
-            if not self._changed.wait(min(waits)):
+            # Not only when nothing has happened for so long: a busy worker would never give anything back.
+            if not self._changed.wait(min(waits)) or self._clock() - self._refreshed >= POLL_S:
                 self._placement.ledger.refresh()
+                self._refreshed = self._clock()
         raise _Stopping
 
     def _bring(self, slot: Slot) -> None:
@@ -152,26 +158,23 @@ class Loading:
             self._load(slot)
         except _Stopping:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a library raises, this model failed to load
+        except BaseException as error:  # noqa: BLE001 - whatever a library raises, this model failed to load
             failure = load_failure(slot.model, error)
+            # It is kept for as long as the model cools down.
+            let_go(error)
             if slot.host:
                 self._hosting.lose(slot)
         self._settle(slot, failure)
 
     def _load(self, slot: Slot) -> None:
-        """Files, room, weights. The slot is LOADING; afterwards it is RESIDENT, or away if room comes only later."""
+        """Files, room, weights. The slot is LOADING; afterwards it is RESIDENT, or LOADING if room comes only later."""
         adapter = slot.adapter or self._build(slot)
         if not self._reserve(slot):
             return
         if slot.host and self._hosting.restore(slot):
             self._arrived(slot, slot.weights)
             return
-        try:
-            loaded = load_adapter(adapter, self._device, self._clock, alone=len(self._threads) == 1)
-        except LoadFailed as error:
-            if error.reason is not LoadReason.OUT_OF_MEMORY or not self.relieve():
-                raise
-            loaded = load_adapter(adapter, self._device, self._clock, alone=False)
+        loaded = self._read(slot, adapter)
         try:
             with self._changed:
                 slot.load_s = loaded.seconds
@@ -183,6 +186,15 @@ class Loading:
             raise
         self._arrived(slot, loaded.bytes)
 
+    def _read(self, slot: Slot, adapter: Adapter) -> Loaded:
+        """Load, and if memory runs out once more without the least valuable model."""
+        try:
+            return load_adapter(adapter, self._device, self._clock, alone=len(self._threads) == 1)
+        except LoadFailed as error:
+            if error.reason is not LoadReason.OUT_OF_MEMORY or not self.relieve(slot.model):
+                raise
+        return load_adapter(adapter, self._device, self._clock, alone=False)
+
     def _build(self, slot: Slot) -> Adapter:
         """The model's adapter, with what its files say of it. May fetch them."""
         choice = self._models.find(slot.model)
@@ -190,7 +202,8 @@ class Loading:
         footprint = adapter.footprint()
         slot.floor = footprint.per_token * min(self._floor_tokens, choice.spec.max_length)
         slot.place = adapter.place
-        slot.parks = type(adapter).park is not Adapter.park and self._placement.host.budget > 0
+        apart = self._placement.book(slot) is not self._placement.host
+        slot.parks = apart and type(adapter).park is not Adapter.park and self._placement.host.budget > 0
         if choice.spec.stay.keep_alive_s is not None:
             slot.keep_alive_s = choice.spec.stay.keep_alive_s
         slot.adapter, slot.footprint = adapter, footprint
@@ -231,7 +244,6 @@ class Loading:
             self._wait_for(lambda: True)
             plan = self._plan(slot)
             if plan is None:
-                slot.phase = slot.away
                 return False
             victims = self._placement.send_off(plan)
             book.reserve(slot.model, slot.weights, slot.floor)
@@ -242,13 +254,12 @@ class Loading:
             self._hosting.settle()
         with self._changed:
             self._wait_for(lambda: book.given_up(slot.model) or not self._placement.leaving())
-            self._wait_for(lambda: book.repaid)
+            self._wait_for(lambda: book.repaid or book.out_of_reach)
             if book.take(slot.model):
                 slot.starved = None
                 return True
             # Somebody else on the device was quicker.
             book.free(slot.model)
-            slot.phase = slot.away
             slot.again = self._clock() + POLL_S
             return False
 
@@ -260,15 +271,18 @@ class Loading:
 
     def _settle(self, slot: Slot, failure: EngineError | None) -> None:
         """Note how a load ended, and tell."""
+        # Before its phase lets another loader begin with it.
+        self._watcher.load_ended(slot.model)
         with self._changed:
             now = self._clock()
             slot.loading_total, slot.loading_since = slot.loading_seconds(now), None
             slot.error = failure
             if failure is not None:
                 self._failed(slot, failure, now)
+            elif slot.phase is Phase.LOADING:
+                slot.phase = slot.away
             resident = slot.phase is Phase.RESIDENT
             self._changed.notify_all()
-        self._watcher.load_ended(slot.model)
         if self.stopping:
             return
         if isinstance(failure, DeviceLost):
@@ -316,19 +330,22 @@ class Loading:
         parked = parks and self._hosting.park(slot)
         if not parked and slot.adapter is not None:
             drop_weights(slot.adapter)
-        if not parked or apart:
-            self._reclaimer.after(before, size, urgent=reason is Reason.MEMORY)
-        with self._changed:
-            slot.phase = slot.away
-            slot.departed(reason, by, self._clock())
-            book.free(slot.model)
-            self._changed.notify_all()
+        try:
+            if not parked or apart:
+                self._reclaimer.after(before, size, urgent=reason is Reason.MEMORY)
+        finally:
+            with self._changed:
+                slot.phase = slot.away
+                slot.departed(reason, by, self._clock())
+                book.free(slot.model)
+                self._changed.notify_all()
         self._hosting.settle()
         log.info("%s evicted (%s)", slot.model, "parked in host memory" if parked else reason)
         self._watcher.left(slot.model)
 
     def _wait_for(self, settled: Callable[[], bool]) -> None:
         while not (self.stopping or settled()):
-            self._changed.wait()
+            # Caches of generated texts go back without a word to this condition.
+            self._changed.wait(POLL_S)
         if self.stopping:
             raise _Stopping

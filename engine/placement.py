@@ -91,7 +91,7 @@ class Placement:
         While another worker on the device waits for room, what is idle here stays no longer than its minimum.
         """
         times = []
-        pressed = self.ledger.pressed
+        pressed = self.pressed
         for slot in sorted(self._there(), key=lambda slot: slot.since):
             pressing = pressed and self.book(slot) is self.ledger
             if slot.pinned or slot.wanted or slot.leases or (slot.keep_alive_s is None and not pressing):
@@ -156,6 +156,12 @@ class Placement:
         """Bytes in host memory of evicted models that may be dropped."""
         return sum(slot.host for slot in self._parked())
 
+    @property
+    def pressed(self) -> bool:
+        """Whether another worker on the device waits for what could be given up here."""
+        ours = [s for s in self.slots.values() if not s.pinned and self.book(s) is self.ledger]
+        return self.ledger.pressed(sum(self.ledger.held(slot.model) for slot in ours))
+
     def send_off(self, plan: Plan) -> list[Slot]:
         """The victims, which get no new leases from here on."""
         victims = [self.slots[model] for model in plan.victims]
@@ -164,8 +170,8 @@ class Placement:
             self.book(victim).leave(victim.model)
         return victims
 
-    def moving(self, but: Slot) -> bool:
-        """Whether another model is coming or leaving."""
+    def moving(self, but: Slot | None = None) -> bool:
+        """Whether a model other than `but` is coming or leaving."""
         return any(s.phase in (Phase.LOADING, Phase.LEAVING) for s in self.slots.values() if s is not but)
 
     def leaving(self) -> bool:

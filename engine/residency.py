@@ -105,7 +105,8 @@ class Residency:
         """End the loads, wait for the loader threads and unload every model that nobody holds."""
         self._survey.stop()
         self._loading.stop(timeout_s)
-        self.ledger.close()
+        with self._lock:
+            self.ledger.close()
 
     def want(self, model: str, lane: Lane = Lane.INTERACTIVE) -> None:
         """Work waits for this model: load it if it is not there."""
@@ -188,7 +189,8 @@ class Residency:
                         return adapter
                     refusal = self.refusal(model)
                     if refusal is not None:
-                        raise refusal
+                        # One error for all who wait: each would hang its own frames on it.
+                        raise refusal.with_traceback(None)
                     left = None if until is None else until - self._clock()
                     if self._loading.stopping or (left is not None and left <= 0):
                         raise TimeoutError(f"{model} was not there in time")
@@ -210,6 +212,10 @@ class Residency:
         """Bytes that a model which generates keeps of each token of a sequence."""
         slot = self._slots.get(model)
         return slot.footprint.cache_per_token if slot and slot.footprint else 0
+
+    def moving(self) -> bool:
+        """Whether models are coming or leaving, so that memory may be free again soon. Under the lock."""
+        return self._placement.moving()
 
     def loading_seconds(self, model: str) -> float:
         """For how long, in all, loads of this model have run until now."""
@@ -247,7 +253,7 @@ class Residency:
 
     def _ask(self, slot: Slot, patience: float) -> None:
         if not slot.wanted:
-            slot.asked, slot.patience = self._clock(), patience
+            slot.asked, slot.patience, slot.starved = self._clock(), patience, None
         slot.patience = min(slot.patience, patience)
         if slot.phase is not Phase.RESIDENT:
             self._changed.notify_all()

@@ -71,6 +71,8 @@ class SharedAccount:
             sure = force or share.held <= self._share.held
             try:
                 with self._entries.locked() as locked:
+                    if not locked:
+                        self._complain(self._entries.stuck())
                     if not sure and not (locked and self._fits(share, locked=True)):
                         return False
                     self._entries.write(share, self._want)
@@ -109,12 +111,16 @@ class SharedAccount:
                 except (OSError, LedgerUnusable) as error:
                     self._complain(error)
 
-    def pressed(self) -> bool:
-        """Whether another process waits for more than there is room for, so that what is idle here should go."""
+    def pressed(self, gives: int) -> bool:
+        """Whether another process waits for more than there is room for, and could have it with `gives` bytes of ours.
+
+        What all others hold is counted with that: somebody may give it up at the same time.
+        """
         with self._lock:
             self._check()
             view = self._recent()
-            return self._entries.wanted > room(self._share, view.sum, view.memory, self._reserve)
+            free = room(self._share, view.sum, view.memory, self._reserve)
+            return any(free < want <= free + gives + view.sum.held for want in self._entries.wanted)
 
     def foreign(self) -> int:
         """Bytes that are used on the device and are on nobody's account."""

@@ -53,7 +53,7 @@ def answer(account: SharedAccount, call: str, *given: Any) -> Any:
         case "want":
             return account.want(*given)
         case "pressed":
-            return account.pressed()
+            return account.pressed(*given)
         case "others":
             return account.others().held
         case "foreign":

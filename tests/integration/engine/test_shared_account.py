@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -45,12 +46,21 @@ def test_who_waits_presses_the_others_until_there_is_room_or_it_is_gone(join: Jo
     two.call("want", 400)
     # A hold is refused on what is true now, and what it has read is not asked again at once.
     assert not one.hold(901)
-    assert (one.call("pressed"), two.call("pressed"), three.call("pressed")) == (True, False, True)
+    assert (one.call("pressed", 600), two.call("pressed", 0), three.call("pressed", 0)) == (True, False, True)
     assert one.hold(500)
-    assert not one.call("pressed")
+    assert not one.call("pressed", 500)
     two.kill()
     assert one.hold(600)
-    assert not one.call("pressed")
+    assert not one.call("pressed", 600)
+
+
+def test_who_waits_for_more_than_others_could_give_presses_nobody(join: Join) -> None:
+    one, two = join(), join()
+    assert one.hold(600)
+    two.call("want", 500)
+    assert not one.hold(901)
+    assert not one.call("pressed", 99)
+    assert one.call("pressed", 200)
 
 
 def test_what_was_taken_already_is_put_on_the_account_even_where_it_does_not_fit(join: Join) -> None:
@@ -157,6 +167,29 @@ def test_a_process_that_was_stopped_with_the_lock_in_hand_holds_nobody_up(accoun
         assert account.hold(Share(400))
         assert account.room() == 500
     assert account.hold(Share(501))
+
+
+def test_a_lock_that_cannot_be_had_is_waited_for_once(account: SharedAccount, folder: Path) -> None:
+    (lock,) = folder.glob("*.lock")
+    with lock.open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert not account.hold(Share(100, 0))
+        began = time.monotonic()
+        for count in range(1, 9):
+            assert account.hold(Share(count, 0), force=True)
+        assert time.monotonic() - began < 0.2
+    assert account.hold(Share(100, 0))
+
+
+def test_a_process_goes_on_with_its_account_after_the_lock_alone_was_removed(
+    account: SharedAccount, join: Join, folder: Path
+) -> None:
+    assert account.hold(Share(400, 0))
+    (lock,) = folder.glob("*.lock")
+    lock.unlink()
+    assert account.hold(Share(500, 0))
+    assert join().call("others") == 500
+    assert len(list(folder.glob("*.share"))) <= 2
 
 
 @pytest.mark.parametrize("content", [b"", b"half", b"\xff" * 36, b"roost\x00v2" + b"\x01" * 28, b"x" * 4096])

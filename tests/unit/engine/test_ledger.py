@@ -171,3 +171,26 @@ def test_the_share_covers_all_that_was_taken_and_lent(steps: list[tuple[str, str
         assert pool.share.held >= loaded + ledger.lent
         assert 0 <= pool.share.pending <= pool.share.held
         assert ledger.lent == sum(lent)
+
+
+def test_what_a_newcomer_was_promised_is_not_lent_where_others_leave_less_than_the_budget() -> None:
+    ledger = Ledger(1000, Pool(500))
+    ledger.hold("a", 100, 0)
+    ledger.refresh()
+    assert ledger.lendable == 400
+    ledger.reserve("b", 300, 0)
+    assert ledger.lendable == 100
+
+
+def test_what_is_lent_is_waited_for_only_as_long_as_that_helps(pool: Pool) -> None:
+    ledger = Ledger(1000, pool)
+    ledger.hold("a", 300, 0)
+    ledger.reserve("b", 300, 0)
+    pool.taken = 300
+    ledger.lend(200)
+    ledger.refresh()
+    assert not ledger.repaid
+    assert not ledger.out_of_reach
+    pool.taken = 500
+    ledger.refresh()
+    assert ledger.out_of_reach

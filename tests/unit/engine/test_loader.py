@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -186,3 +187,42 @@ def test_a_model_tied_in_a_cycle_gives_its_memory_back(make_spec: MakeSpec) -> N
 def test_what_the_process_grew_by_says_nothing_of_one_of_two_loads(make_spec: MakeSpec) -> None:
     loaded = load_adapter(Uncounted(make_spec()), CpuDevice(), time.monotonic, alone=False)
     assert loaded.bytes == 0
+
+
+class _Weights:
+    """Stands for the memory of a half loaded model."""
+
+
+def test_a_failed_load_has_let_go_of_what_it_had_before_the_device_is_cleared(
+    make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[_Weights]] = []
+    there: list[bool] = []
+
+    def load(_: FakeAdapter) -> None:
+        weights = _Weights()
+        made.append(weakref.ref(weights))
+        try:
+            int("too deep to see")
+        except ValueError as error:
+            raise LoadFailed("No.", LoadReason.CONFIG) from error
+
+    monkeypatch.setattr(FakeAdapter, "load", load)
+    device = FakeDevice()
+    monkeypatch.setattr(device, "clear", lambda **_: there.append(made[0]() is not None))
+    with pytest.raises(LoadFailed, match=r"^No\.$"):
+        load_adapter(built(make_spec()), device, time.monotonic)
+    assert there == [False]
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), type("PanicException", (BaseException,), {})("index out of range")])
+def test_what_is_no_exception_fails_a_load_like_any_other(
+    make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def load(_: FakeAdapter) -> None:
+        raise error
+
+    monkeypatch.setattr(FakeAdapter, "load", load)
+    with pytest.raises(LoadFailed) as caught:
+        load_adapter(built(make_spec()), FakeDevice(), time.monotonic)
+    assert caught.value.reason is LoadReason.UNKNOWN

@@ -85,8 +85,8 @@ class Pool:
     def want(self, count: int) -> None:
         self.wanted = count
 
-    def pressed(self) -> bool:
-        return self.waited_for > self.room()
+    def pressed(self, gives: int) -> bool:
+        return self.room() < self.waited_for <= self.room() + gives + self.taken
 
     def others(self) -> Share:
         return Share(self.taken, 0)
