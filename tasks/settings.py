@@ -58,6 +58,10 @@ def _a_budget(value: str) -> str:
     return value
 
 
+def _a_reserve(value: str) -> str:
+    return value if value.strip() in {"0", "0%"} else _a_budget(value)
+
+
 def _a_host_budget(value: str) -> str:
     return value if value in {"auto", "0"} else _a_budget(value)
 
@@ -161,8 +165,8 @@ class Settings(BaseSettings):
     loaders: Annotated[int, Field(ge=1, le=16, description="Models loaded at once")] = 1
     reserve: Annotated[
         str,
-        Field(description="Memory of the device that no worker may take, whatever its budget: bytes or a share"),
-        AfterValidator(_a_budget),
+        Field(description="Memory of the device that no worker may take, whatever its budget: bytes, a share or 0"),
+        AfterValidator(_a_reserve),
     ] = "5%"
     ledger_dir: Annotated[
         str,

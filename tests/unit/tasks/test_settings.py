@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from engine.device import FakeDevice
 from engine.errors import InvalidBudget
-from engine.sizes import parse_budget
+from engine.sizes import parse_budget, parse_reserve
 from tasks.settings import LogLevel, Settings, complaint
 
 _BUDGETS = ["8589934592", "8GiB", "8 GB", "512M", "1.5 gib", "10b", " 60% ", "100%", "0.5%"]
@@ -68,6 +68,17 @@ def test_a_budget_is_taken_where_the_engine_takes_it(text: str) -> None:
             Settings(budget=text)
     else:
         assert Settings(budget=text).budget == text
+
+
+@pytest.mark.parametrize("text", ["0", "0%", "5%", "2GiB", "-1", "nothing"])
+def test_a_reserve_is_taken_where_the_engine_takes_it(text: str) -> None:
+    try:
+        parse_reserve(text, FakeDevice())
+    except InvalidBudget:
+        with pytest.raises(ValidationError):
+            Settings(reserve=text)
+    else:
+        assert Settings(reserve=text).reserve == text
 
 
 def test_words_may_be_written_in_capitals() -> None:
