@@ -6,81 +6,25 @@ vector everywhere. Its tokens are words, and two for the special ones a real mod
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
-from collections.abc import Collection, Sequence
-from enum import StrEnum
+from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from catalog.options import EncodeOptions
 from catalog.schema import CostCoefficients, Spec
 from engine.adapters.base import Adapter, LoadOptions
-from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, OutOfMemory, TextTooLong
+from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, TextTooLong
+from engine.faults import AT_LOAD, AT_RESTORE, Fault, FaultRule, Faults, short_by_one
 from engine.outputs import finish_vectors
 from engine.types import Batch, Entry, Footprint, Outcome, Output
 
 _SPECIAL_TOKENS = 2
-
-
-class Fault(StrEnum):
-    """What can go wrong on purpose: two at a load, one at a return from host memory, the others at a run."""
-
-    SLOW_LOAD = "slow_load"
-    FAIL_LOAD = "fail_load"
-    FAIL_RESTORE = "fail_restore"
-    OOM = "oom"
-    MEMORY_ERROR = "memory_error"
-    NAN = "nan"
-    CRASH = "crash"
-    """The process kills itself, as the kernel does when memory runs out."""
-    HANG = "hang"
-    """The call does not end until it is interrupted."""
-    ERROR = "error"
-    DEVICE_LOST = "device_lost"
-    """This call and all later ones fail as a card does after a sticky error."""
-    WRONG_COUNT = "wrong_count"
-
-
-_AT_LOAD = frozenset({Fault.SLOW_LOAD, Fault.FAIL_LOAD})
-_AT_RESTORE = frozenset({Fault.FAIL_RESTORE})
-_AT_RUN = frozenset(Fault) - _AT_LOAD - _AT_RESTORE
-
-
-class FaultRule(BaseModel):
-    """When a fault happens: on every call, or as narrowed.
-
-    `at_call` is the n-th load, restore or run, counted from 1, and then `times` calls from there on (one by default).
-    Without it, `times` bounds how often the rule applies in all. `when_text` asks for an item that contains it,
-    `over_items` for a batch of more items than that. `seconds` belongs to slow_load, `reason` to fail_load and
-    fail_restore.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    kind: Fault
-    at_call: Annotated[int, Field(ge=1)] | None = None
-    times: Annotated[int, Field(ge=1)] | None = None
-    when_text: str | None = None
-    over_items: Annotated[int, Field(ge=0)] | None = None
-    seconds: Annotated[float, Field(ge=0)] = 0.0
-    reason: LoadReason = LoadReason.UNKNOWN
-
-    def applies(self, call: int, applied: int, texts: Sequence[str]) -> bool:
-        """Whether the fault happens on this call, having happened `applied` times."""
-        if self.at_call is not None and not self.at_call <= call < self.at_call + (self.times or 1):
-            return False
-        if self.at_call is None and self.times is not None and applied >= self.times:
-            return False
-        if self.over_items is not None and len(texts) <= self.over_items:
-            return False
-        return self.when_text is None or any(self.when_text in text for text in texts)
 
 
 class FakeOptions(LoadOptions):
@@ -124,8 +68,7 @@ class FakeAdapter(Adapter):
         self._loads = 0
         self._restores = 0
         self._runs = 0
-        self._applied: dict[int, int] = {}
-        self._lost = False
+        self._faults = Faults(self._options.faults, self._interrupted)
         self._loaded = False
         self._memory: NDArray[np.uint8] | None = None
 
@@ -142,7 +85,7 @@ class FakeAdapter(Adapter):
         """Take as long as declared, meet the faults of a load, take memory if asked to."""
         with self._lock:
             self._loads += 1
-            rules = self._due(self._loads, (), _AT_LOAD)
+            rules = self._faults.due(self._loads, (), AT_LOAD)
         seconds = self._options.load_seconds
         seconds += sum(rule.seconds for rule in rules if rule.kind is Fault.SLOW_LOAD)
         if seconds and self._interrupted.wait(seconds):
@@ -172,7 +115,7 @@ class FakeAdapter(Adapter):
         """Come back after the declared time, or meet the fault."""
         with self._lock:
             self._restores += 1
-            rules = self._due(self._restores, (), _AT_RESTORE)
+            rules = self._faults.due(self._restores, (), AT_RESTORE)
         if self._options.restore_seconds and self._interrupted.wait(self._options.restore_seconds):
             raise LoadFailed(f"The return of {self.spec.id} was interrupted.", LoadReason.UNKNOWN)
         for rule in rules:
@@ -188,25 +131,13 @@ class FakeAdapter(Adapter):
         texts = [text if isinstance(text := entry.item.payload.get("text"), str) else "" for entry in batch.entries]
         with self._lock:
             self._runs += 1
-            rules = self._due(self._runs, texts, _AT_RUN) if self._options.faults else []
+            rules = self._faults.due(self._runs, texts)
         self._compute(batch)
-        for rule in rules:
-            self._fail(rule, texts)
-        if self._lost:
-            raise RuntimeError("CUDA error: device-side assert triggered")
+        self._faults.meet(rules, texts)
         outcomes = self._encode(batch, rules)
-        if any(rule.kind is Fault.WRONG_COUNT for rule in rules):
+        if short_by_one(rules):
             outcomes.pop()
         return outcomes
-
-    def _due(self, call: int, texts: Sequence[str], kinds: Collection[Fault]) -> list[FaultRule]:
-        due = []
-        for index, rule in enumerate(self._options.faults):
-            applied = self._applied.get(index, 0)
-            if rule.kind in kinds and rule.applies(call, applied, texts):
-                self._applied[index] = applied + 1
-                due.append(rule)
-        return due
 
     def _compute(self, batch: Batch) -> None:
         if not self._options.seconds_per_cost:
@@ -215,23 +146,6 @@ class FakeAdapter(Adapter):
         units = cost.batch(len(batch.entries), batch.padded_length)
         if self._interrupted.wait(units * self._options.seconds_per_cost):
             raise RuntimeError("interrupted")
-
-    def _fail(self, rule: FaultRule, texts: Sequence[str]) -> None:
-        match rule.kind:
-            case Fault.OOM:
-                raise OutOfMemory
-            case Fault.MEMORY_ERROR:
-                raise MemoryError
-            case Fault.ERROR:
-                # As libraries do, with the input in the message: it must go no further.
-                raise RuntimeError(f"cannot read {texts!r}")
-            case Fault.CRASH:
-                os.kill(os.getpid(), signal.SIGKILL)
-            case Fault.HANG:
-                self._interrupted.wait()
-                raise RuntimeError("interrupted")
-            case Fault.DEVICE_LOST:
-                self._lost = True
 
     def _encode(self, batch: Batch, rules: Sequence[FaultRule]) -> list[Outcome]:
         outcomes: list[Outcome] = []

@@ -12,12 +12,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from catalog.schema import Spec
 from engine.adapters.base import LoadOptions, Part, StepAdapter, TokenSequence
-from engine.adapters.fake import Fault, FaultRule
 from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, OutOfMemory, TextTooLong
+from engine.faults import WITHOUT_VECTORS, FaultRule, Faults, only, short_by_one
 from engine.types import Entry, Footprint, Outcome, Output
 
 
@@ -39,7 +39,7 @@ class FakeGeneratorOptions(LoadOptions):
     new_tokens: Annotated[int, Field(ge=1)] = 16
     early_end: bool = False
     most_tokens: Annotated[int, Field(ge=1)] | None = None
-    faults: tuple[FaultRule, ...] = ()
+    faults: Annotated[tuple[FaultRule, ...], AfterValidator(only(WITHOUT_VECTORS))] = ()
 
 
 class _Words(TokenSequence):
@@ -62,8 +62,7 @@ class FakeGeneratorAdapter(StepAdapter):
         super().__init__(spec, options, folder, device)
         self._options = FakeGeneratorOptions.model_validate(options.model_dump())
         self._interrupted = threading.Event()
-        self._applied: dict[int, int] = {}
-        self._lost = False
+        self._faults = Faults(self._options.faults, self._interrupted)
         self._loaded = False
         self.caches = 0
         self.calls = 0
@@ -109,17 +108,14 @@ class FakeGeneratorAdapter(StepAdapter):
         """Read and make as the parts say, after the declared time and faults."""
         self.calls += 1
         texts = [part.sequence.text for part in parts if isinstance(part.sequence, _Words)]
-        rules = self._due(texts)
+        rules = self._faults.due(self.calls, texts)
         self._compute(parts)
-        for rule in rules:
-            self._fail(rule)
+        self._faults.meet(rules, texts)
         tokens = sum(max(part.read, 1) for part in parts)
         if self._options.most_tokens is not None and tokens > self._options.most_tokens:
             raise OutOfMemory
-        if self._lost:
-            raise RuntimeError("CUDA error: device-side assert triggered")
         outcomes = [self._advance(part) for part in parts]
-        if any(rule.kind is Fault.WRONG_COUNT for rule in rules):
+        if short_by_one(rules):
             outcomes.pop()
         return outcomes
 
@@ -156,31 +152,6 @@ class FakeGeneratorAdapter(StepAdapter):
             seconds += self._options.step_seconds
         if seconds and self._interrupted.wait(seconds):
             raise RuntimeError("interrupted")
-
-    def _due(self, texts: Sequence[str]) -> list[FaultRule]:
-        due = []
-        for index, rule in enumerate(self._options.faults):
-            applied = self._applied.get(index, 0)
-            if rule.applies(self.calls, applied, texts):
-                self._applied[index] = applied + 1
-                due.append(rule)
-        return due
-
-    def _fail(self, rule: FaultRule) -> None:
-        match rule.kind:
-            case Fault.OOM:
-                raise OutOfMemory
-            case Fault.MEMORY_ERROR:
-                raise MemoryError
-            case Fault.ERROR:
-                raise ValueError("told to fail")
-            case Fault.HANG:
-                self._interrupted.wait()
-                raise RuntimeError("interrupted")
-            case Fault.DEVICE_LOST:
-                self._lost = True
-            case _:
-                pass
 
 
 def _hash(text: str, index: int) -> int:

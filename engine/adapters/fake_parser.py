@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from catalog.schema import Spec
 from engine.adapters.base import Adapter, LoadOptions, Place
-from engine.adapters.fake import Fault, FaultRule
-from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, OutOfMemory, TextTooLong
+from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, TextTooLong
+from engine.faults import WITHOUT_VECTORS, FaultRule, Faults, only, short_by_one
 from engine.types import Batch, Entry, Footprint, Outcome, Output
 
 
@@ -27,7 +27,7 @@ class FakeParserOptions(LoadOptions):
     page_bytes: Annotated[int, Field(ge=0)] = 0
     load_seconds: Annotated[float, Field(ge=0)] = 0.0
     page_seconds: Annotated[float, Field(ge=0)] = 0.0
-    faults: tuple[FaultRule, ...] = ()
+    faults: Annotated[tuple[FaultRule, ...], AfterValidator(only(WITHOUT_VECTORS))] = ()
 
 
 class FakeParserAdapter(Adapter):
@@ -43,7 +43,7 @@ class FakeParserAdapter(Adapter):
         self._options = FakeParserOptions.model_validate(options.model_dump())
         self._lock = threading.Lock()
         self._interrupted = threading.Event()
-        self._applied: dict[int, int] = {}
+        self._faults = Faults(self._options.faults, self._interrupted)
         self._runs = 0
         self._loaded = False
 
@@ -74,14 +74,13 @@ class FakeParserAdapter(Adapter):
         texts = [text if isinstance(text := entry.item.payload.get("text"), str) else "" for entry in batch.entries]
         with self._lock:
             self._runs += 1
-            rules = self._due(texts)
+            rules = self._faults.due(self._runs, texts)
         outcomes = [self._parse(entry) for entry in batch.entries]
         pages = sum(len(outcome.fields["pages"]) for outcome in outcomes if isinstance(outcome, Output))
         if self._options.page_seconds and self._interrupted.wait(pages * self._options.page_seconds):
             raise RuntimeError("interrupted")
-        for rule in rules:
-            self._fail(rule)
-        if any(rule.kind is Fault.WRONG_COUNT for rule in rules):
+        self._faults.meet(rules, texts)
+        if short_by_one(rules):
             outcomes.pop()
         return outcomes
 
@@ -94,24 +93,3 @@ class FakeParserAdapter(Adapter):
             most = self.spec.max_length
             return TextTooLong(f"The document has {len(pages)} pages, the model reads {most}; send fewer.")
         return Output({"pages": [{"words": page.split()} for page in pages]}, tokens=len(pages))
-
-    def _due(self, texts: Sequence[str]) -> list[FaultRule]:
-        due = []
-        for index, rule in enumerate(self._options.faults):
-            applied = self._applied.get(index, 0)
-            if rule.applies(self._runs, applied, texts):
-                self._applied[index] = applied + 1
-                due.append(rule)
-        return due
-
-    def _fail(self, rule: FaultRule) -> None:
-        match rule.kind:
-            case Fault.OOM:
-                raise OutOfMemory
-            case Fault.ERROR:
-                raise ValueError("told to fail")
-            case Fault.HANG:
-                self._interrupted.wait()
-                raise RuntimeError("interrupted")
-            case _:
-                pass

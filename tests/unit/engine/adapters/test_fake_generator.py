@@ -102,7 +102,7 @@ def test_faults_happen_as_declared() -> None:
     good, bad, long = joined(generator, "good"), joined(generator, "bad"), joined(generator, "a b c d e")
     with pytest.raises(OutOfMemory):
         generator.step([Part(good, 1)])
-    with pytest.raises(ValueError, match="told to fail"):
+    with pytest.raises(RuntimeError, match="cannot read"):
         generator.step([Part(bad, 1)])
     with pytest.raises(OutOfMemory):
         generator.step([Part(long, 5)])
