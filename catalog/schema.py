@@ -90,7 +90,10 @@ class CostCoefficients(_Strict):
 
 
 class Stay(_Strict):
-    """How long a model stays on a device. None leaves it to the worker's settings."""
+    """How long a model stays on a device. None leaves it to the worker's settings.
+
+    `keep_alive_s` is as in the settings: 0 keeps the model until room is needed.
+    """
 
     preload: bool = False
     pinned: bool = False

@@ -8,28 +8,30 @@ from tasks.settings import Settings
 
 
 class WrongCatalogError(CatalogError):
-    """ROOST_CATALOG or ROOST_PRELOAD names what is not there; mend the variable."""
+    """ROOST_CATALOG, ROOST_PRELOAD or ROOST_PINNED names what is not there; mend the variable."""
 
 
 def checked(settings: Settings) -> list[str]:
     """The files that were left out of the catalog, and why.
 
-    Raises WrongCatalogError for a folder that is not there and for a model to preload that the catalog does not know.
+    Raises WrongCatalogError for a folder that is not there, and for a model to preload or pin that the catalog does not
+    know.
     """
     missing = [str(folder) for folder in settings.catalog_folders if not folder.is_dir()]
     if missing:
         raise WrongCatalogError(f"ROOST_CATALOG names what is no folder: {', '.join(missing)}")
     catalog = Catalog.load(settings.catalog_folders)
     unknown: list[str] = []
-    for name in settings.preload_names:
-        try:
-            catalog.find(name)
-        except UnknownModel as error:
-            unknown.append(error.message)
+    for variable, names in (("ROOST_PRELOAD", settings.preload_names), ("ROOST_PINNED", settings.pinned_names)):
+        for name in names:
+            try:
+                catalog.find(name)
+            except UnknownModel as error:
+                unknown.append(f"{variable}: {error.message}")
     left_out = [problem.message for problem in catalog.problems]
     if unknown:
         # A model may be unknown because its file is no good.
-        raise WrongCatalogError("\n".join([f"ROOST_PRELOAD: {' '.join(unknown)}", *map(told, left_out)]))
+        raise WrongCatalogError("\n".join([*unknown, *map(told, left_out)]))
     return left_out
 
 

@@ -180,6 +180,7 @@ class Loading:
                 slot.load_s = loaded.seconds
                 slot.loads += 1
                 slot.measured = loaded.bytes
+                slot.per_token = adapter.measured_per_token() or slot.per_token
                 self._placement.check_size(slot, loaded.bytes)
         except ModelTooLarge:
             unload_adapter(adapter, self._device)
@@ -205,7 +206,8 @@ class Loading:
         apart = self._placement.book(slot) is not self._placement.host
         slot.parks = apart and type(adapter).park is not Adapter.park and self._placement.host.budget > 0
         if choice.spec.stay.keep_alive_s is not None:
-            slot.keep_alive_s = choice.spec.stay.keep_alive_s
+            # 0 as in the setting: until room is needed.
+            slot.keep_alive_s = choice.spec.stay.keep_alive_s or None
         slot.adapter, slot.footprint = adapter, footprint
         return adapter
 

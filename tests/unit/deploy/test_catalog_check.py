@@ -8,9 +8,15 @@ from deploy.catalog_check import WrongCatalogError, checked
 from tasks.settings import Settings
 
 
-def test_a_model_to_preload_that_is_not_in_the_catalog_is_refused_with_the_nearest() -> None:
-    with pytest.raises(WrongCatalogError, match=r"ROOST_PRELOAD: .*'roost/fak'.*'roost/fake'"):
-        checked(Settings(preload="roost/fake, roost/fak"))
+@pytest.mark.parametrize("name", ["preload", "pinned"])
+def test_a_model_to_preload_or_pin_that_is_not_in_the_catalog_is_refused_with_the_nearest(name: str) -> None:
+    with pytest.raises(WrongCatalogError, match=rf"ROOST_{name.upper()}: .*'roost/fak'.*'roost/fake'"):
+        checked(Settings.model_validate({name: "roost/fake, roost/fak"}))
+
+
+def test_all_names_that_are_wrong_are_told_at_once() -> None:
+    with pytest.raises(WrongCatalogError, match=r"ROOST_PRELOAD: .*'nobody/a'(.|\n)*ROOST_PINNED: .*'nobody/b'"):
+        checked(Settings(preload="nobody/a", pinned="nobody/b"))
 
 
 def test_a_catalog_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -51,11 +51,22 @@ def test_a_leased_model_outlives_its_keep_alive(make_residency: MakeResidency, w
 def test_a_specs_own_keep_alive_goes_before_the_setting(
     make_residency: MakeResidency, make_spec: MakeSpec, watching: Watching
 ) -> None:
-    specs = [make_spec("a").model_copy(update={"stay": Stay(keep_alive_s=0.0)}), make_spec("b")]
+    specs = [make_spec("a").model_copy(update={"stay": Stay(keep_alive_s=0.01)}), make_spec("b")]
     residency = make_residency(specs, keep_alive_s=3600.0)
     held(residency, "b", "a")
     watching.until("left", "a")
     assert state(residency, "b").phase is Phase.RESIDENT
+
+
+def test_a_keep_alive_of_zero_in_a_spec_keeps_it_until_room_is_needed(
+    make_residency: MakeResidency, make_spec: MakeSpec, watching: Watching
+) -> None:
+    specs = [make_spec("a").model_copy(update={"stay": Stay(keep_alive_s=0.0)}), make_spec("b")]
+    residency = make_residency(specs, keep_alive_s=0.02)
+    held(residency, "a", "b")
+    watching.until("left", "b")
+    watching.never("left", "a")
+    assert state(residency, "a").phase is Phase.RESIDENT
 
 
 def test_models_that_their_specs_preload_or_pin_are_there_at_once(
