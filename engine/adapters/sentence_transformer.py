@@ -158,6 +158,15 @@ class SentenceTransformerAdapter(Adapter):
             return None
         return 0 if self._away else self._embedder.bytes
 
+    def measured_per_token(self) -> int | None:
+        """As measured at the load, on a card. On a CPU nothing tells a batch's peak.
+
+        torch keeps no count of its CPU memory, the process's resident set has all other batches in it, and torch's
+        profiler is one for the whole process and does not see what the matrix kernels take for themselves. The estimate
+        stands there.
+        """
+        return self._measured or None
+
     def park(self) -> int | None:
         """Move the weights to pinned host memory. On a CPU they stay where they are: it is the same memory."""
         embedder = self._embedder

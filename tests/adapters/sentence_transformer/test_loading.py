@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from catalog.loader import Catalog
 from catalog.schema import Source
 from catalog.weights import locate
+from engine.adapters import sentence_transformer as family
 from engine.adapters.base import Adapter
 from engine.adapters.sentence_transformer import SentenceTransformerAdapter, SentenceTransformerOptions
+from engine.embedder import Embedder
 from engine.errors import LoadFailed, LoadReason
 from engine.types import Outcome, Output
 
@@ -34,6 +36,23 @@ def test_half_types_take_half(layouts: dict[str, Path], tiny: Tiny, run: Run, ve
     half.load()
     assert half.held() == pytest.approx(half.footprint().weights, rel=0.05)
     assert float(vector(run(whole, ["cab bag"])[0]) @ vector(run(half, ["cab bag"])[0])) > 0.99
+
+
+def test_a_token_takes_what_the_load_on_a_card_measured(
+    layouts: dict[str, Path], tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tiny(layouts["normalised"], padding="always")
+    there = SentenceTransformerAdapter(here.spec, here.load_options, layouts["normalised"], "cuda")
+    read, embed = family.read_embedder, Embedder.embed
+    monkeypatch.setattr(family, "read_embedder", lambda name, files, _, *more: read(name, files, "cpu", *more))
+    monkeypatch.setattr(Embedder, "embed", lambda self, rows, _: embed(self, rows, "cpu"))
+    monkeypatch.setattr(family, "measured_activations", lambda *_: 777)
+    estimate = there.footprint().per_token
+    assert there.measured_per_token() is None
+    there.load()
+    here.load()
+    assert there.measured_per_token() == there.footprint().per_token == 777 != estimate
+    assert here.measured_per_token() is None
 
 
 def test_the_footprint_needs_no_torch(layouts: dict[str, Path]) -> None:
