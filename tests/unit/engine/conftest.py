@@ -14,11 +14,14 @@ from catalog.loader import Catalog
 from catalog.options import EncodeOptions
 from catalog.schema import CostCoefficients, EncodeFacts, Spec, Tasks
 from catalog.terms import Lane, Verb
+from engine.adapters.base import LoadOptions, Part
+from engine.adapters.fake_generator import FakeGeneratorAdapter
 from engine.device import Device, FakeDevice
 from engine.engine import Engine, EngineLimits
 from engine.eviction import EvictionPolicy
 from engine.residency import Residency
-from engine.types import Item, Work
+from engine.types import Item, Outcome, Work
+from tests.unit.engine.generating import Steps
 from tests.unit.engine.recorder import Recorder
 from tests.unit.engine.watching import MakeResidency, Watching
 
@@ -83,6 +86,32 @@ def make_spec() -> MakeSpec:
 def now_work(make_work: MakeWork) -> MakeWork:
     """As `make_work`, arrived now on the engine's clock."""
     return lambda *texts, **fields: make_work(*texts, **({"arrived": time.monotonic()} | fields))
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Steps]:
+    """All steps of the fake generators that are made meanwhile."""
+    watched = Steps()
+    init, step = FakeGeneratorAdapter.__init__, FakeGeneratorAdapter.step
+
+    def noted(self: FakeGeneratorAdapter, spec: Spec, options: LoadOptions, *rest: Any) -> None:
+        init(self, spec, options, *rest)
+        watched.adapters.append(self)
+
+    def held(self: FakeGeneratorAdapter, parts: Sequence[Part]) -> Sequence[Outcome | None]:
+        watched.begin(parts)
+        return step(self, parts)
+
+    monkeypatch.setattr(FakeGeneratorAdapter, "__init__", noted)
+    monkeypatch.setattr(FakeGeneratorAdapter, "step", held)
+    yield watched
+    watched.go(None)
+
+
+@pytest.fixture
+def prompt(now_work: MakeWork) -> MakeWork:
+    """A work for the generator `g`."""
+    return lambda *texts, **fields: now_work(*texts, **({"model": "g", "verb": Verb.GENERATE} | fields))
 
 
 @pytest.fixture
