@@ -178,6 +178,10 @@ class ResidentModel(Reply):
     restores: Restores
     evictions: Evictions
     retry_at: Annotated[datetime | None, Field(description="After a failed load, when it may be tried again")]
+    comes_at: Annotated[
+        datetime | None,
+        Field(description="Of one that is waited for and held back or paused, when its load may begin at the latest"),
+    ]
     last_error: Annotated[StoredError | None, Field(description="Why it could not be loaded last time")]
     work: ModelWork | None
 

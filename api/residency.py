@@ -60,6 +60,7 @@ def resident_object(model: Mapping[str, Any]) -> dict[str, Any]:
             else {"at": moment(gone.get("at")), "reason": str(gone.get("reason", "")), "for_model": gone.get("by")},
         },
         "retry_at": moment(model.get("retry_at")),
+        "comes_at": moment(model.get("comes_at")),
         "last_error": model.get("last_error"),
         "work": _work(model.get("work")),
     }

@@ -48,7 +48,7 @@ DEFAULT_EVICTION = EvictionPolicy()
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """A loaded model, as far as eviction looks at it. `wanted` says that items wait for it."""
+    """A loaded model, as far as eviction looks at it. `wanted` says that items wait for it, `leased` that some run."""
 
     model: str
     bytes: int
@@ -58,6 +58,7 @@ class Resident:
     used: float
     reload_s: float
     demand: float
+    leased: bool = False
 
     @property
     def value(self) -> float:
@@ -70,13 +71,14 @@ class Newcomer:
     """A model that is wanted and not there. `due` is when it was first wanted, or later for one that can wait.
 
     `waiting` counts the items that wait, `reload_s` is what bringing it takes as far as that is known, and `displaced`
-    when it had last come, if it was then sent away for another one.
+    when it had last come, if it was then sent away for another one. `alone` says that the loader has no other to bring.
     """
 
     due: float
     waiting: float
     reload_s: float
     displaced: float | None = None
+    alone: bool = False
 
     def overdue(self, now: float, policy: EvictionPolicy) -> bool:
         """Whether it has waited so long that only those who have waited longer go before it."""
@@ -88,9 +90,12 @@ class Newcomer:
             return (not self.overdue(now, policy), 0.0, self.due)
         return (True, -self.waiting * (now - self.due) / self.reload_s, self.due)
 
-    def paused(self, policy: EvictionPolicy) -> float:
-        """Until when it may not come, for it has only just been here; whatever room there is."""
-        if self.displaced is None:
+    def paused(self, policy: EvictionPolicy, victims: Iterable[Resident] = ()) -> float:
+        """Until when it may not come, for it has only just been here; whatever room there is.
+
+        Where nobody wants the loader or a victim's room there is nobody to be spared, and no pause.
+        """
+        if self.displaced is None or (self.alone and not any(v.wanted or v.leased for v in victims)):
             return -math.inf
         return self.displaced + policy.pace_s * min(1.0, self.reload_s) ** 2
 
@@ -153,7 +158,7 @@ def _rank(resident: Resident, policy: EvictionPolicy) -> tuple[bool, float, floa
 
 
 def _earliest(victims: Sequence[Resident], newcomer: Newcomer, now: float, policy: EvictionPolicy) -> float:
-    at = max(now, newcomer.paused(policy))
+    at = max(now, newcomer.paused(policy, victims))
     for victim in victims:
         if victim.wanted and victim.used <= victim.loaded:
             # It was brought here for work that it has not done yet.

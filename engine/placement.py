@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from engine.account import Account
 from engine.adapters.base import Place
@@ -66,7 +66,8 @@ class Placement:
     def next_load(self, now: float) -> tuple[Slot | None, float | None]:
         """What to load now, or for how long there is nothing to do (None: until something changes)."""
         times = [slot.retry for slot in self.slots.values() if slot.wanted and slot.phase is Phase.FAILED]
-        coming = [(self._newcomer(slot), slot) for slot in self.slots.values() if slot.loadable(now)]
+        busy = self._contenders(now)
+        coming = [(self._newcomer(slot, busy), slot) for slot in self.slots.values() if slot.loadable(now)]
         if coming:
             self.ledger.refresh()
         starved = [s for s in self.slots.values() if s.starved is not None and s.wanted and self.book(s) is self.ledger]
@@ -75,7 +76,7 @@ class Placement:
         for newcomer, slot in sorted(coming, key=lambda pair: pair[0].rank(now, self.policy)):
             if self.book(slot) in kept:
                 continue
-            at = self._possible(slot, now, there)
+            at = self._possible(slot, now, there, newcomer)
             if at is not None and at <= now:
                 return slot, None
             if at is not None:
@@ -104,7 +105,23 @@ class Placement:
             times.append(at)
         return None, min((at - now for at in times), default=None)
 
-    def plan_for(self, slot: Slot, now: float, there: Mapping[Slot, Resident] | None = None) -> Plan | None:
+    def held_back(self, now: float) -> dict[str, float]:
+        """The models that are wanted, could have room and may not come yet, each with when they may."""
+        busy, there = self._contenders(now), self._residents(now)
+        found = {}
+        for slot in self.slots.values():
+            plan = self.plan_for(slot, now, there, self._newcomer(slot, busy)) if slot.loadable(now) else None
+            if plan is not None and plan.at > now:
+                found[slot.model] = plan.at
+        return found
+
+    def plan_for(
+        self,
+        slot: Slot,
+        now: float,
+        there: Mapping[Slot, Resident] | None = None,
+        newcomer: Newcomer | None = None,
+    ) -> Plan | None:
         """Who leaves for this model, and when; None if no set of the others makes room. `there` is who could."""
         if not slot.known:
             return Plan((), now)
@@ -113,8 +130,8 @@ class Placement:
         free = book.room(slot.floor) + (self.parked if book is self.host else 0)
         others = self._residents(now) if there is None else there
         residents = [resident for other, resident in others.items() if self.book(other) is book]
-        newcomer = self._newcomer(slot)
-        return plan_room(slot.weights, free, residents, newcomer=newcomer, now=now, policy=self.policy)
+        coming = newcomer or self._newcomer(slot, self._contenders(now))
+        return plan_room(slot.weights, free, residents, newcomer=coming, now=now, policy=self.policy)
 
     def plan_relief(self, now: float, book: Ledger | None = None) -> Plan | None:
         """Who leaves to save a batch: the least valuable that nobody holds, of the device or of other books."""
@@ -235,9 +252,9 @@ class Placement:
             host_budget=self.host.budget,
         )
 
-    def _possible(self, slot: Slot, now: float, there: Mapping[Slot, Resident]) -> float | None:
+    def _possible(self, slot: Slot, now: float, there: Mapping[Slot, Resident], newcomer: Newcomer) -> float | None:
         """When a load can begin; None if that depends on a load or departure that is under way."""
-        plan = self.plan_for(slot, now, there)
+        plan = self.plan_for(slot, now, there, newcomer)
         if plan is not None:
             # The account has refused what the plan says: it is asked again, but not at once.
             return max(plan.at, slot.again)
@@ -251,8 +268,13 @@ class Placement:
     def _residents(self, now: float) -> dict[Slot, Resident]:
         return {slot: slot.resident(self.book(slot).held(slot.model), now, self.policy) for slot in self._there()}
 
-    def _newcomer(self, slot: Slot) -> Newcomer:
-        return slot.newcomer(self._waiting(slot.model))
+    def _newcomer(self, slot: Slot, contenders: Collection[Slot]) -> Newcomer:
+        return slot.newcomer(self._waiting(slot.model), alone=not any(other is not slot for other in contenders))
+
+    def _contenders(self, now: float) -> list[Slot]:
+        """Those that the loader is wanted for. One that waits for memory which others hold does not need it yet."""
+        found = self.slots.values()
+        return [s for s in found if s.phase is Phase.LOADING or (s.starved is None and s.loadable(now))]
 
     def _there(self) -> list[Slot]:
         return [slot for slot in self.slots.values() if slot.phase is Phase.RESIDENT]

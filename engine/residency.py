@@ -239,10 +239,11 @@ class Residency:
         """Every model that was ever asked for, and the account."""
         with self._lock:
             now = self._clock()
-            states = []
+            states, times = [], self._placement.held_back(now)
             for slot in self._slots.values():
                 book = self._placement.book(slot)
-                states.append(slot.state(book.held(slot.model), book.lent_to(slot.model), now))
+                sizes = book.held(slot.model), book.lent_to(slot.model)
+                states.append(slot.state(*sizes, now, times.get(slot.model)))
             return tuple(states), self._placement.account()
 
     def _idle(self) -> bool:

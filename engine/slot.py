@@ -147,9 +147,10 @@ class Slot:
             used=self.loaded if self.used is None else self.used,
             reload_s=max(self.reload_s, 0.001),
             demand=self._demand(now, policy),
+            leased=self.leases > 0,
         )
 
-    def newcomer(self, waiting: int) -> Newcomer:
+    def newcomer(self, waiting: int, *, alone: bool = False) -> Newcomer:
         """The model as one that is to come. Where only bulk work waits, that counts as one item, however much it is."""
         displaced = self.departure is not None and self.departure.reason is Reason.ROOM
         coming_s = self.restore_s if self.host else self.load_s
@@ -158,6 +159,7 @@ class Slot:
             waiting=1 if self.patience else max(waiting, self.waiters, 1),
             reload_s=max(coming_s, 0.001),
             displaced=self.loaded if displaced else None,
+            alone=alone,
         )
 
     def parked(self, size: int, now: float, policy: EvictionPolicy) -> Resident:
@@ -173,8 +175,8 @@ class Slot:
             demand=self._demand(now, policy),
         )
 
-    def state(self, size: int, lent: int, now: float) -> ModelState:
-        """The model as the snapshot tells it."""
+    def state(self, size: int, lent: int, now: float, comes_at: float | None = None) -> ModelState:
+        """The model as the snapshot tells it. `comes_at` is when it may come, if it may not yet."""
         hosted = self.place is Place.HOST
         return ModelState(
             model=self.model,
@@ -196,6 +198,7 @@ class Slot:
             evicted=dict(self.evicted),
             departure=self.departure,
             retry_at=self.retry if self.phase is Phase.FAILED else None,
+            comes_at=comes_at,
         )
 
     def loading_seconds(self, now: float) -> float:

@@ -93,6 +93,8 @@ class ModelState:
     work: ModelWork | None = None
     retry_at: float | None = None
     """After a failed load: from when it may be tried again."""
+    comes_at: float | None = None
+    """Of one that is wanted and held back or paused: from when its load may begin, if nothing changes before."""
 
 
 @dataclass(frozen=True, slots=True)

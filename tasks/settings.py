@@ -157,6 +157,15 @@ class Settings(BaseSettings):
         AfterValidator(_a_host_budget),
     ] = "auto"
     min_stay_s: Annotated[float, Field(ge=0, description="A model that has come stays at least so long")] = 2.0
+    pace_s: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=120,
+            description="While others wait, a model that was sent away comes back no sooner than this after it last "
+            "came; loads under a second pause less; 0 never pauses",
+        ),
+    ] = 60.0
     eviction: Annotated[
         Eviction,
         Field(description="Who leaves first: value (least worth for its bytes) or lru"),

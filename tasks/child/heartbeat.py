@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import asdict
 from typing import Any
 
@@ -87,6 +87,7 @@ def _model(model: ModelState, offset: float) -> dict[str, Any]:
         "evicted": {reason.value: count for reason, count in model.evicted.items()},
         "departure": None if gone is None else {"at": gone.at + offset, "reason": gone.reason.value, "by": gone.by},
         "retry_at": _moment(model.retry_at, offset),
+        "comes_at": _moment(model.comes_at, offset),
         "work": None if model.work is None else _work(model.work),
     }
     # With many models, what says nothing is most of a beat.
@@ -104,7 +105,8 @@ def _work(work: ModelWork) -> dict[str, Any]:
 class Heartbeat:
     """A thread that beats until it is closed. Valkey being away costs beats, nothing else.
 
-    `batch_items` is the most that a batch may hold, `lost` how earlier children ended, as the parent tells it.
+    `batch_items` is the most that a batch may hold, `lost` how earlier children ended, as the parent tells it. `heard`
+    gets each snapshot, before it is sent.
     """
 
     def __init__(
@@ -117,7 +119,9 @@ class Heartbeat:
         tally: Tally | None = None,
         batch_items: int = 0,
         lost: Mapping[str, int] | None = None,
+        heard: Callable[[EngineSnapshot], None] = lambda _: None,
     ) -> None:
+        self._heard = heard
         self._engine = engine
         self._redis = redis
         self._name = name
@@ -152,8 +156,10 @@ class Heartbeat:
             "children_lost": dict(self._lost),
             "tally": self._tally.told(),
         }
+        snapshot = self._engine.snapshot()
+        self._heard(snapshot)
         return describe(
-            self._engine.snapshot(),
+            snapshot,
             name=self._name,
             held=len(self._held),
             wall=time.time(),

@@ -34,7 +34,9 @@ def engine_limits(settings: Settings, device: Device) -> EngineLimits:
 
 def eviction(settings: Settings) -> EvictionPolicy:
     """Who leaves a full device, and when."""
-    return EvictionPolicy(order=EvictionOrder(settings.eviction.value), min_stay_s=settings.min_stay_s)
+    return EvictionPolicy(
+        order=EvictionOrder(settings.eviction.value), min_stay_s=settings.min_stay_s, pace_s=settings.pace_s
+    )
 
 
 def account(settings: Settings, device: Device) -> SharedAccount:

@@ -72,5 +72,10 @@ def test_a_load_under_way_tells_how_long_it_has_run() -> None:
     assert resident_object({"key": "m", "state": "loading", "loading_s": 3.5})["loads"]["running_s"] == 3.5
 
 
+def test_a_model_that_is_held_back_says_until_when() -> None:
+    told = resident_object({"key": "m", "state": "absent", "comes_at": 1000.0})
+    assert told["comes_at"] == datetime.fromtimestamp(1000, UTC)
+
+
 def test_a_model_that_is_never_tried_again_has_no_time_for_it() -> None:
     assert resident_object({"key": "m", "state": "failed", "retry_at": float("inf")})["retry_at"] is None

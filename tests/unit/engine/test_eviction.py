@@ -143,6 +143,21 @@ def test_a_pause_holds_though_there_is_room() -> None:
     assert plan_room(100, 100, [], newcomer=newcomer(95.0, displaced=80.0), now=100.0) == Plan((), 140.0)
 
 
+@pytest.mark.parametrize(
+    ("fields", "until"),
+    [({}, 100.0), ({"wanted": True}, 140.0), ({"leased": True}, 140.0)],
+    ids=["idle", "wanted", "leased"],
+)
+def test_one_that_alone_wants_the_loader_pauses_only_for_a_victim_in_use(fields: dict[str, Any], until: float) -> None:
+    victim = resident("v", demand=0.0, **fields)
+    assert at(victim, newcomer(95.0, displaced=80.0, alone=True)) == until
+
+
+def test_one_that_alone_wants_the_loader_comes_into_free_room_at_once() -> None:
+    coming = newcomer(95.0, displaced=80.0, alone=True)
+    assert plan_room(100, 100, [], newcomer=coming, now=100.0) == Plan((), 100.0)
+
+
 def test_one_that_left_by_itself_comes_back_at_once() -> None:
     assert plan_room(100, 100, [], newcomer=newcomer(95.0), now=100.0) == Plan((), 100.0)
 

@@ -11,7 +11,7 @@ from engine.errors import LoadReason, ModelTooLarge
 from engine.eviction import EvictionPolicy
 from engine.placement import Placement
 from engine.slot import Slot
-from engine.snapshot import Phase
+from engine.snapshot import Departure, Phase, Reason
 from engine.types import Footprint
 from tests.unit.engine.watching import Pool
 
@@ -66,6 +66,47 @@ def test_what_is_held_wanted_or_pinned_is_never_idle(placement: Placement, why: 
 def test_a_model_that_was_restored_counts_its_keep_alive_from_then(placement: Placement) -> None:
     there(placement, "a", 100, loaded=100.0, used=20.0)
     assert placement.next_idle(120.0) == (None, 40.0)
+
+
+@pytest.fixture
+def sent_away(placement: Placement) -> Slot:
+    """A model that is wanted again, two seconds after it was loaded, for a second, and then sent away for another."""
+    there(placement, "other", 600, loaded=100.0, used=101.0, load_s=1.0)
+    slot = wanted(placement, "a", 600)
+    slot.loaded, slot.load_s, slot.asked = 98.0, 1.0, 101.0
+    slot.departure = Departure(99.0, Reason.ROOM, "other")
+    return slot
+
+
+def test_one_that_nobody_competes_with_comes_back_without_a_pause(placement: Placement, sent_away: Slot) -> None:
+    assert placement.next_load(102.0) == (sent_away, None)
+    assert placement.held_back(102.0) == {}
+
+
+def test_one_that_shares_the_loader_pauses_and_tells_until_when(placement: Placement, sent_away: Slot) -> None:
+    coming = wanted(placement, "coming", 10)
+    coming.phase = Phase.LOADING
+    assert placement.next_load(102.0) == (None, 56.0)
+    assert placement.held_back(102.0) == {"a": 158.0}
+
+
+def test_one_pauses_while_another_waits_for_the_loader(placement: Placement, sent_away: Slot) -> None:
+    second = wanted(placement, "second", 600)
+    second.loaded, second.load_s, second.asked, second.departure = 90.0, 1.0, 101.0, sent_away.departure
+    assert placement.next_load(102.0) == (None, 48.0)
+
+
+def test_one_that_waits_for_other_workers_memory_makes_nobody_pause(placement: Placement, sent_away: Slot) -> None:
+    starved = wanted(placement, "starved", 900)
+    starved.starved, starved.again = 101.0, 103.0
+    assert placement.next_load(102.0) == (sent_away, None)
+
+
+@pytest.mark.parametrize("why", [{"leases": 1}, {"work": True}])
+def test_one_pauses_while_the_victim_is_in_use(placement: Placement, sent_away: Slot, why: dict[str, Any]) -> None:
+    for name, value in why.items():
+        setattr(placement.slot("other"), name, value)
+    assert placement.held_back(102.0) == {"a": 158.0}
 
 
 def test_what_leaves_is_room_for_the_next_newcomer(placement: Placement) -> None:

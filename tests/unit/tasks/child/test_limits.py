@@ -40,8 +40,8 @@ def test_what_is_set_reaches_the_engine() -> None:
     limits = engine_limits(settings(pinned="a, b", loaders=3, host_lanes=4, step_ms=7, budget="10%"), FakeDevice(1000))
     assert (limits.pinned, limits.loaders, limits.host_lanes, limits.step_ms) == (("a", "b"), 3, 4, 7.0)
     assert limits.budget_bytes == 100
-    policy = eviction(settings(eviction="lru", min_stay_s=9))
-    assert (policy.order, policy.min_stay_s) == (EvictionOrder.LRU, 9.0)
+    policy = eviction(settings(eviction="lru", min_stay_s=9, pace_s=7))
+    assert (policy.order, policy.min_stay_s, policy.pace_s) == (EvictionOrder.LRU, 9.0, 7.0)
 
 
 def test_the_account_keeps_the_reserve_in_the_folder_that_is_set(tmp_path: Path) -> None:
