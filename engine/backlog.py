@@ -1,7 +1,7 @@
 """The waiting items that may share a batch, and taking a batch out of them. Pure.
 
 A batch is formed around one item, the anchor. Items of its own length join first, then those of the nearest lengths,
-the most urgent of each length first, until a bound is met.
+those of the flow that has had least first, until a bound is met. Flows are charged for a batch by the scheduler.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Hashable
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
-from itertools import count
+from heapq import heappop, heappush
 
 from catalog.terms import Lane, Verb
 from engine.batcher import Bounds, Fill
 from engine.types import Entry
 
 _SPARE = 1024
+_LEAST = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +35,30 @@ class Kind:
 class Flow:
     """One caller's works of one lane and priority, on the virtual clock of the scheduler.
 
-    `served` is the service it has had, `tail` the deadline of the last item it brought, `waiting` how many items wait.
+    `served` is the service it has had, which never falls, `waiting` how many items wait.
     """
 
-    __slots__ = ("served", "tail", "waiting")
+    __slots__ = ("served", "waiting")
 
     def __init__(self) -> None:
         self.served = 0.0
-        self.tail = 0.0
         self.waiting = 0
 
 
 class Ticket:
-    """One waiting item. `cost` is its cost on the virtual clock, `tag` its deadline there, `gone` that it has left."""
+    """One waiting item. `cost` is what it was said to cost, on the virtual clock, where a millisecond is 1 / `weight`.
 
-    __slots__ = ("cost", "entry", "flow", "gone", "length", "seq", "tag")
+    `gone` tells that it has left.
+    """
 
-    def __init__(self, entry: Entry, length: int, flow: Flow, cost: float, tag: float, seq: int) -> None:
+    __slots__ = ("cost", "entry", "flow", "gone", "length", "seq", "weight")
+
+    def __init__(self, entry: Entry, length: int, flow: Flow, cost: float, weight: float, seq: int) -> None:
         self.entry = entry
         self.length = length
         self.flow = flow
         self.cost = cost
-        self.tag = tag
+        self.weight = weight
         self.seq = seq
         self.gone = False
 
@@ -70,7 +72,7 @@ class Ticket:
 
 
 class _Queue:
-    """One flow's tickets in a backlog, and which entry among the turns stands for them.
+    """One flow's tickets, and which entry among the turns stands for them.
 
     Whatever the caller has set a deadline for goes first, the earliest before all; the rest as it came.
     """
@@ -92,6 +94,102 @@ class _Queue:
         return tickets[0][2] if tickets else None
 
 
+class _Turns:
+    """Flows with tickets, in the order in which their first tickets are due, or `by_served` of what they have had.
+
+    An entry of the heap may say less than is true by now, never more: what has moved on is put back further down.
+    """
+
+    __slots__ = ("_by_served", "_heap", "_queues", "_turn")
+
+    def __init__(self, *, by_served: bool) -> None:
+        self._by_served = by_served
+        self._heap: list[tuple[float, int, int, Flow]] = []
+        self._queues: dict[Flow, _Queue] = {}
+        self._turn = 0
+
+    def __len__(self) -> int:
+        return len(self._heap) + sum(len(queue.tickets) for queue in self._queues.values())
+
+    def add(self, ticket: Ticket) -> None:
+        queue = self._queues.get(ticket.flow)
+        if queue is None:
+            queue = self._queues[ticket.flow] = _Queue()
+        queue.add(ticket)
+        if queue.first() is ticket:
+            self._put(ticket.flow, queue)
+
+    def is_first(self, ticket: Ticket) -> bool:
+        """Whether it is the first of its flow."""
+        return self._queues[ticket.flow].first() is ticket
+
+    def moved(self, flow: Flow) -> None:
+        """Tickets of it have left: if the first has, the next one may be cheaper, and due before it."""
+        queue = self._queues.get(flow)
+        if queue is not None and queue.tickets[0][2].gone:
+            self._put(flow, queue)
+
+    def head(self) -> Ticket | None:
+        """The first ticket of the flow whose turn it is."""
+        heap, queues, by_served = self._heap, self._queues, self._by_served
+        while heap:
+            at, _, turn, flow = heap[0]
+            queue = queues.get(flow)
+            if queue is None or queue.turn != turn:
+                heappop(heap)
+                continue
+            first = queue.first()
+            if first is not None and flow.served + (0.0 if by_served else first.cost) <= at:
+                return first
+            heappop(heap)
+            self._put(flow, queue)
+        return None
+
+    def pop(self, count: int, had: dict[Flow, float], each: float) -> list[Ticket]:
+        """The `count` tickets of those flows that have had least, their parts of the batch included; they are gone.
+
+        `had` is what each has had of the batch, and `each` is what a ticket adds to that.
+        """
+        taken: list[Ticket] = []
+        open_: list[tuple[float, int, Flow, _Queue]] = []
+        while len(taken) < count:
+            head = self.head()
+            while head is not None and (not open_ or (head.flow.served, head.seq) < open_[0][:2]):
+                flow = heappop(self._heap)[3]
+                heappush(open_, (flow.served + had.get(flow, 0.0), head.seq, flow, self._queues[flow]))
+                head = self.head()
+            if not open_:
+                break
+            _, _, flow, queue = heappop(open_)
+            # Nobody else is there, most of the time.
+            left = count - len(taken) if not open_ and head is None else 1
+            while left and (ticket := queue.first()) is not None:
+                heappop(queue.tickets)
+                ticket.gone = True
+                taken.append(ticket)
+                had[flow] = had.get(flow, 0.0) + each / ticket.weight
+                left -= 1
+            following = queue.first()
+            if following is None:
+                del self._queues[flow]
+            else:
+                heappush(open_, (flow.served + had[flow], following.seq, flow, queue))
+        for _, _, flow, queue in open_:
+            self._put(flow, queue)
+        return taken
+
+    def _put(self, flow: Flow, queue: _Queue) -> None:
+        """Put a flow among the turns by its first ticket; forget the flow if it has none."""
+        first = queue.first()
+        if first is None:
+            del self._queues[flow]
+            return
+        self._turn += 1
+        queue.turn = self._turn
+        at = flow.served if self._by_served else flow.served + first.cost
+        heappush(self._heap, (at, first.seq, self._turn, flow))
+
+
 class Backlog:
     """The waiting items of one kind: those that may run in one batch.
 
@@ -102,24 +200,21 @@ class Backlog:
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
         self.waiting = 0
-        self._flows: dict[Flow, _Queue] = {}
-        self._turns: list[tuple[float, int, int, Flow]] = []
-        self._turn = count()
+        self._flows = _Turns(by_served=False)
         self._arrivals: deque[Ticket] = deque()
         self._lengths: list[int] = []
-        self._by_length: dict[int, list[tuple[float, int, Ticket]]] = {}
+        self._by_length: dict[int, _Turns] = {}
         self._filed = 0
 
     def add(self, ticket: Ticket) -> None:
-        """File a ticket; one flow's tickets come in the order of their tags."""
-        self._file_by_flow(ticket)
+        """File a ticket."""
+        self._flows.add(ticket)
         self._arrivals.append(ticket)
         same = self._by_length.get(ticket.length)
         if same is None:
-            self._by_length[ticket.length] = [(ticket.tag, ticket.seq, ticket)]
+            same = self._by_length[ticket.length] = _Turns(by_served=True)
             insort(self._lengths, ticket.length)
-        else:
-            heappush(same, (ticket.tag, ticket.seq, ticket))
+        same.add(ticket)
         self.waiting += 1
         self._filed += 1
         if self._filed > 2 * self.waiting + _SPARE:
@@ -129,30 +224,15 @@ class Backlog:
         """Take a ticket out of all files, without running it."""
         if ticket.gone:
             return
-        queue = self._flows[ticket.flow]
-        first = queue.first()
+        files = [file for file in (self._flows, self._by_length[ticket.length]) if file.is_first(ticket)]
         ticket.gone = True
         self.waiting -= 1
-        if first is ticket:
-            # The next one may be cheaper, and due before it.
-            self._take_turn(ticket.flow, queue)
+        for file in files:
+            file.moved(ticket.flow)
 
     def head(self) -> Ticket | None:
         """The first ticket of the flow whose turn it is."""
-        turns = self._turns
-        while turns:
-            due, _, turn, flow = turns[0]
-            queue = self._flows.get(flow)
-            if queue is None or queue.turn != turn:
-                heappop(turns)
-                continue
-            first = queue.first()
-            if first is not None and first.due <= due:
-                return first
-            # Others of the flow have run since it was put here: its turn has moved on.
-            heappop(turns)
-            self._take_turn(flow, queue)
-        return None
+        return self._flows.head()
 
     def oldest(self) -> Ticket | None:
         """The ticket that has waited longest."""
@@ -164,7 +244,9 @@ class Backlog:
     def take(self, anchor: Ticket, bounds: Bounds) -> list[Ticket]:
         """The tickets of one batch around `anchor`, which comes first. They are gone from here on."""
         anchor.gone = True
-        taken, emptied = [anchor], []
+        each = max(bounds.cost.item(anchor.length), _LEAST)
+        taken, emptied, had = [anchor], [], {anchor.flow: each / anchor.weight}
+        self._by_length[anchor.length].moved(anchor.flow)
         fill = Fill(anchor.length, bounds)
         lengths, centre = self._lengths, anchor.length
         above = bisect_left(lengths, centre)
@@ -172,7 +254,7 @@ class Backlog:
         while fill.open and (below >= 0 or above < len(lengths)):
             upward = above < len(lengths) and (below < 0 or lengths[above] - centre <= centre - lengths[below])
             length = lengths[above] if upward else lengths[below]
-            if not self._live(length):
+            if self._by_length[length].head() is None:
                 emptied.append(length)
                 joining = 0
             else:
@@ -185,64 +267,34 @@ class Backlog:
                         below = -1
                     continue
             if joining:
-                before = len(taken)
-                self._pop(length, joining, taken)
-                fill.joined(length, len(taken) - before)
+                joined = self._by_length[length].pop(joining, had, each)
+                fill.joined(length, len(joined))
+                taken += joined
             if upward:
                 above += 1
             else:
                 below -= 1
         self._forget(emptied)
+        for flow in had:
+            self._flows.moved(flow)
         self.waiting -= len(taken)
         return taken
-
-    def _live(self, length: int) -> bool:
-        """Whether a ticket of this length waits; clears what is gone from the top of its file."""
-        same = self._by_length[length]
-        while same and same[0][2].gone:
-            heappop(same)
-        return bool(same)
-
-    def _pop(self, length: int, count: int, into: list[Ticket]) -> None:
-        same = self._by_length[length]
-        while count and same:
-            ticket = heappop(same)[2]
-            if not ticket.gone:
-                ticket.gone = True
-                into.append(ticket)
-                count -= 1
 
     def _forget(self, lengths: list[int]) -> None:
         for length in lengths:
             del self._by_length[length]
             del self._lengths[bisect_left(self._lengths, length)]
 
-    def _file_by_flow(self, ticket: Ticket) -> None:
-        queue = self._flows.get(ticket.flow)
-        if queue is None:
-            queue = self._flows[ticket.flow] = _Queue()
-        queue.add(ticket)
-        if queue.first() is ticket:
-            self._take_turn(ticket.flow, queue)
-
-    def _take_turn(self, flow: Flow, queue: _Queue) -> None:
-        """Put a flow among the turns by its first ticket; forget the flow if it has none."""
-        first = queue.first()
-        if first is None:
-            del self._flows[flow]
-            return
-        queue.turn = next(self._turn)
-        heappush(self._turns, (first.due, first.seq, queue.turn, flow))
-
     def _refile(self) -> None:
         """Throw out what is gone. Runs once per many departures, so that each pays a constant share."""
         live = [ticket for ticket in self._arrivals if not ticket.gone]
         self._arrivals = deque(live)
-        self._flows, self._turns, self._by_length = {}, [], {}
+        self._flows, self._by_length = _Turns(by_served=False), {}
         for ticket in live:
-            self._file_by_flow(ticket)
-            self._by_length.setdefault(ticket.length, []).append((ticket.tag, ticket.seq, ticket))
-        for same in self._by_length.values():
-            heapify(same)
+            self._flows.add(ticket)
+            same = self._by_length.get(ticket.length)
+            if same is None:
+                same = self._by_length[ticket.length] = _Turns(by_served=True)
+            same.add(ticket)
         self._lengths = sorted(self._by_length)
         self._filed = len(live)

@@ -37,15 +37,25 @@ class Bounds:
         """What a batch of these lengths is predicted to take on the device."""
         return self.cost.batch(len(lengths), max(lengths)) if self.padded else self.cost.packed(lengths)
 
-    def within(self, most_ms: float) -> Bounds:
-        """These bounds for batches that take no longer, short items assumed; one item still runs, however long.
+    def shares(self, lengths: Sequence[int]) -> tuple[float, ...]:
+        """What part of a batch of these lengths each item is; padding is everybody's."""
+        each = {length: self.cost.item(length) for length in set(lengths)}
+        total = sum(map(each.__getitem__, lengths))
+        if total <= 0:
+            return (1.0 / len(lengths),) * len(lengths)
+        return tuple([each[length] / total for length in lengths])
+
+    def within(self, most_ms: float, length: int = 1) -> Bounds:
+        """These bounds for batches of items of about this length that take no longer; one item runs, however long.
 
         A running batch is not interrupted, so what may come while it runs waits for as long as it was allowed to take.
         """
-        if self.cost.per_token <= 0:
+        each = self.cost.item(length)
+        if each <= 0:
             return self
-        tokens = int((most_ms - self.cost.base - self.overhead_ms) / self.cost.per_token)
-        return replace(self, tokens=max(1, min(self.tokens, tokens)))
+        # A little more than what fits is what fits, as floating point has it.
+        items = int((most_ms - self.cost.base - self.overhead_ms) / each + 1e-9)
+        return replace(self, tokens=max(1, min(self.tokens, items * length)))
 
 
 class Fill:

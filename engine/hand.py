@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from catalog.terms import Lane
 from engine.adapters.base import Adapter, Place
 from engine.errors import EngineError
 from engine.progress import Progress
@@ -65,6 +66,10 @@ class Hand:
         """Whether a pass runs that nothing may run beside."""
         return any(run.batch.alone for run in self.running.values())
 
+    def bulk(self, place: Place) -> int:
+        """How many passes of the bulk lane run there."""
+        return sum(run.place is place and run.batch.lane is Lane.BULK for run in self.running.values())
+
     def holds(self, entry: Entry) -> bool:
         """Whether this very work is in hand still; one that was cancelled may have come again under its id."""
         progress = self._works.get(entry.work.id)
@@ -109,18 +114,17 @@ class Hand:
     def end(self, run: Run, outcomes: Sequence[Outcome | None], began: float, ended: float) -> list[Finished]:
         """A pass has run: file its outcomes, None for what goes on, and return the works that they complete."""
         self.abandon(run)
-        share = 1.0 / len(run.batch.entries)
-        works, owners, parts = self._works, run.owners, dict[str, int]()
-        for entry, outcome in zip(run.batch.entries, outcomes, strict=True):
+        works, owners, parts = self._works, run.owners, dict[str, float]()
+        for entry, outcome, part in zip(run.batch.entries, outcomes, run.batch.parts, strict=True):
             work_id = entry.work.id
-            parts[work_id] = parts.get(work_id, 0) + 1
+            parts[work_id] = parts.get(work_id, 0.0) + part
             owner = owners.get(work_id)
             if outcome is not None and owner is not None and works.get(work_id) is owner:
                 owner.put(entry.item.index, outcome)
         done = []
         loading = self._loading(run.batch.model)
         for work_id, owner in owners.items():
-            owner.ran(began, ended, parts[work_id] * share)
+            owner.ran(began, ended, parts[work_id])
             if not owner.left and works.get(work_id) is owner:
                 del works[work_id]
                 done.append(owner.finished(ended, loading))

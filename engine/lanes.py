@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from catalog.terms import Lane
 from engine.adapters.base import Place
 from engine.batcher import Bounds
 from engine.costs import Pass
@@ -152,7 +153,13 @@ class Lanes:
         hand, held = self._means.hand, self.scheduler.holding
         if hand.alone or (not held and any(other.scheduler.holding for other in self.others)):
             return None
-        chosen = self.scheduler.choose(self._ready, self.sessions.claims(), idle=not hand.running)
+        chosen = self.scheduler.choose(
+            self._ready,
+            self.sessions.claims(),
+            idle=not hand.running,
+            now=self._means.clock(),
+            bulk=hand.bulk(self.place) < max(1, self._count - 1),
+        )
         if held and not self.scheduler.holding:
             for other in self.others:
                 other.wake_all()
@@ -173,7 +180,9 @@ class Lanes:
         bounds = means.roster.bounds(model, padded)
         lent = means.residency.per_token(model) * bounds.computed(lengths)
         means.residency.book(model).lend(lent, model)
-        threads = means.threads(busy=self._busy())
+        # Interactive work that comes beside a bulk batch finds cores of its own.
+        shy = batch.lane is Lane.BULK and self.scheduler.expects(means.clock())
+        threads = means.threads(busy=shy or self._busy())
         predicted = means.costs.predict(model, means.roster[model].spec, lengths, padded=padded, threads=threads)
         run = Run(batch, self.place, adapter, lent, threads, predicted, padded)
         means.hand.begin(run)
@@ -230,7 +239,7 @@ class Lanes:
             if came.clean:
                 means.roster.learned(run.batch.model)
             self._release(run)
-        means.listener.batch_ended(run.batch)
+        means.listener.batch_ended(run.batch, run.batch.entries)
         means.tell(done)
 
     def _release(self, run: Run) -> None:

@@ -1,9 +1,11 @@
-"""Which model and which items run next, over all models, lanes and callers of one device. Pure: no clock, no lock.
+"""Which model and which items run next, over all models, lanes and callers of one device. Pure: no lock, no clock.
 
 Deadlines are on a virtual clock that advances with the service given. A caller's items of one lane and priority are a
 flow; its first item's deadline is the service the flow has had, plus the item's cost over the weight of its priority,
 and a flow that comes anew starts at the clock's time. The earliest deadline among the models that can run goes first,
-so callers of equal standing take turns by cost, and one job does not wait for another caller's thousand. Within a flow
+so callers of equal standing take turns by cost, and one job does not wait for another caller's thousand. An item's cost
+is what it was said to cost until it runs; then its flow is charged with its share of what the batch is predicted to
+take by then. Within a flow
 the order is that of arrival, but that what its caller has set a deadline for goes first. Waiting makes an item more
 urgent by itself, since the clock moves on.
 
@@ -11,7 +13,9 @@ A model that works step by step claims its steps (see `engine.seats`). After eac
 that it waits no longer than one; once batches have run ahead by `step_lead_ms` that way, the clock alone decides.
 
 Two shares bound every wait. While interactive work waits, the bulk lane still gets `bulk_share` of the device; and
-`oldest_share` of it goes to whatever has waited longest, however the deadlines lie.
+`oldest_share` of it goes to whatever has waited longest, however the deadlines lie. What bulk work has had of the
+device while no interactive work waited counts, so that it presses in only where it would not advance by itself. While
+interactive work has been seen lately, bulk batches are small (see `engine.courtesy`).
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from catalog.schema import CostCoefficients
 from catalog.terms import Lane
 from engine.backlog import Backlog, Flow, Kind, Ticket
 from engine.batcher import Bounds
+from engine.courtesy import Courtesy, Share
 from engine.seats import Candidate, Claim, Seat, claim
 from engine.types import Batch, Entry, Item, Work
 
@@ -36,7 +41,9 @@ _SINGLE = Bounds(1, 1, CostCoefficients(base=0.0, per_token=0.0))
 class Policy:
     """What urgency is made of. `least_ms` is what an item is taken to cost at least, so that free ones take turns too.
 
-    Each step of priority is worth `priority_step` times a caller's share at the step below.
+    Each step of priority is worth `priority_step` times a caller's share at the step below. For `heed_s` after
+    interactive work was seen bulk batches are small. What bulk work has had while no interactive work waited counts for
+    its shares up to `ahead_ms`.
     """
 
     bulk_share: float = 1 / 16
@@ -44,6 +51,8 @@ class Policy:
     priority_step: float = 1.5
     least_ms: float = 0.01
     step_lead_ms: float = 1000.0
+    heed_s: float = 2.0
+    ahead_ms: float = 50.0
 
 
 DEFAULT_POLICY = Policy()
@@ -63,23 +72,6 @@ class _Waiting:
     left: int
 
 
-class _Share:
-    """A part of the device owed to somebody: earned while others run, due once it covers a cost, spent by running."""
-
-    def __init__(self, part: float) -> None:
-        self._part = part
-        self._credit = 0.0
-
-    def earn(self, cost: float) -> None:
-        self._credit += cost * self._part
-
-    def spend(self, cost: float) -> None:
-        self._credit -= cost
-
-    def due(self, cost: float) -> bool:
-        return self._credit >= cost
-
-
 class Scheduler:
     """The waiting works of one device. Costs a few microseconds an item, whatever waits.
 
@@ -94,8 +86,9 @@ class Scheduler:
         self._flows: dict[tuple[Lane, int, str], Flow] = {}
         self._flow_room = _SPARE
         self._now = dict.fromkeys(Lane, 0.0)
-        self._bulk = _Share(policy.bulk_share)
-        self._oldest = _Share(policy.oldest_share)
+        self._bulk = Share(policy.bulk_share)
+        self._oldest = Share(policy.oldest_share)
+        self._courtesy = Courtesy(policy.heed_s)
         self._deadlines: list[tuple[float, str]] = []
         self._deadline_room = _SPARE
         self._seq = count()
@@ -124,6 +117,8 @@ class Scheduler:
 
         `group` keeps it apart from works whose options must not mix with its own.
         """
+        if work.lane is Lane.INTERACTIVE:
+            self._courtesy.saw(work.arrived)
         kind = Kind(work.model, work.verb, work.lane, group, work.alone)
         backlog = self._backlogs.get(kind)
         if backlog is None:
@@ -133,16 +128,12 @@ class Scheduler:
         least = self._policy.least_ms
         if not flow.waiting:
             flow.served = max(flow.served, self._now[work.lane])
-            flow.tail = max(flow.tail, flow.served)
-        tail = flow.tail
         tickets = []
         for item in work.items:
             cost = max(item.cost_ms, least) / weight
-            tail += cost
-            ticket = Ticket(Entry(work, item), max(item.length, 1), flow, cost, tail, next(self._seq))
+            ticket = Ticket(Entry(work, item), max(item.length, 1), flow, cost, weight, next(self._seq))
             backlog.add(ticket)
             tickets.append(ticket)
-        flow.tail = tail
         flow.waiting += len(tickets)
         self._works[work.id] = _Waiting(work, flow, backlog, tickets, len(tickets))
         self._of_model[work.model] = self._of_model.get(work.model, 0) + len(tickets)
@@ -150,50 +141,70 @@ class Scheduler:
         if work.deadline is not None:
             self._watch(work.deadline, work.id)
 
-    def pick(self, ready: Ready, *, idle: bool) -> Batch | None:
+    def expects(self, now: float) -> bool:
+        """Whether interactive work has been seen lately, so that more of it may come any moment."""
+        return self._courtesy.expects(now)
+
+    def pick(self, ready: Ready, *, idle: bool, now: float = 0.0, bulk: bool = True) -> Batch | None:
         """The next batch, or None if no model with waiting items can run one."""
-        chosen = self.choose(ready, (), idle=idle)
+        chosen = self.choose(ready, (), idle=idle, now=now, bulk=bulk)
         return chosen if isinstance(chosen, Batch) else None
 
-    def choose(self, ready: Ready, claims: Sequence[Claim], *, idle: bool) -> Batch | Claim | None:
+    def choose(
+        self, ready: Ready, claims: Sequence[Claim], *, idle: bool, now: float = 0.0, bulk: bool = True
+    ) -> Batch | Claim | None:
         """The next batch, or the claim whose step goes first; None if nothing that waits can run.
 
         A work marked `alone` gets batches of one item, and only on an `idle` device: when its turn comes, None is
-        given until the device is. A step that was chosen is charged with `charge`.
+        given until the device is. A step that was chosen is charged with `charge`. Without `bulk` that lane gets
+        nothing while interactive work is expected: a lane is kept free for it.
         """
-        heads, oldest = self._candidates(ready, claims)
-        interactive, bulk = heads.get(Lane.INTERACTIVE), heads.get(Lane.BULK)
-        chosen = interactive or bulk
+        heads, oldest = self._candidates(ready, claims, bulk=bulk or not self._courtesy.expects(now))
+        interactive, waiting = heads.get(Lane.INTERACTIVE), heads.get(Lane.BULK)
+        chosen = interactive or waiting
         self.holding = False
         if chosen is None or oldest is None:
             return None
-        contested = interactive is not None and bulk is not None
-        if bulk is not None and contested and self._bulk.due(bulk.cost_ms):
-            chosen = bulk
+        if interactive is not None:
+            self._courtesy.saw(now)
+        contested = interactive is not None and waiting is not None
+        if waiting is not None and contested and self._bulk.due(waiting.cost_ms):
+            chosen = waiting
         aged = oldest.seq != chosen.seq and self._oldest.due(oldest.cost_ms)
+        if chosen.lane is oldest.lane is Lane.BULK and oldest.seq != chosen.seq and self._courtesy.expects(now):
+            # Where it takes nothing from interactive work, what has waited longest goes a little early.
+            aged = aged or self._oldest.owed
         if aged:
             chosen = oldest
         if chosen.alone and not idle:
             self.holding = True
             return None
 
-        due, lane, waits = chosen.due, chosen.lane, oldest.seq != chosen.seq
+        start, due, lane, waits = chosen.start, chosen.due, chosen.lane, oldest.seq != chosen.seq
         given: Batch | Claim
         if isinstance(chosen, Claim):
             given, cost = chosen, chosen.cost_ms
         else:
-            given, cost = self._take(chosen)
+            given, cost = self._take(chosen, now)
+            # What it took, at last, is known better than what it was said to cost.
+            due = start + given.shares[0] * cost / chosen.ticket.weight
         self._stepped = isinstance(chosen, Claim)
-        if contested and lane is Lane.BULK:
-            self._bulk.spend(cost)
+        if lane is Lane.INTERACTIVE:
+            self._courtesy.ran(cost)
+            if contested:
+                self._bulk.earn(cost)
         elif contested:
-            self._bulk.earn(cost)
+            self._bulk.spend(cost)
+        else:
+            self._bulk.had(cost, self._policy.ahead_ms)
         if aged:
             self._oldest.spend(cost)
         else:
             self._now[lane] = max(self._now[lane], due)
             if waits:
                 self._oldest.earn(cost)
+            elif lane is Lane.BULK:
+                self._oldest.had(cost, self._policy.ahead_ms)
         return given
 
     def join(self, model: str) -> Seat | None:
@@ -218,10 +229,7 @@ class Scheduler:
 
     def leave(self, seat: Seat) -> None:
         """A sequence has ended."""
-        flow = seat.flow
-        flow.waiting -= 1
-        if not flow.waiting:
-            flow.tail = flow.served
+        seat.flow.waiting -= 1
 
     def first_claim(self, model: str, cost_ms: Callable[[Item], float]) -> Claim | None:
         """What the first step of a model claims whose items all wait still; None if there are none."""
@@ -246,10 +254,6 @@ class Scheduler:
         for ticket in waiting.tickets:
             waiting.backlog.drop(ticket)
         self._gone(waiting, waiting.left)
-        flow = waiting.flow
-        if not flow.waiting:
-            # What never ran does not count against the caller's next job.
-            flow.tail = flow.served
         self._tidy(waiting.backlog)
         return waiting.work
 
@@ -275,13 +279,15 @@ class Scheduler:
         return self._deadlines[0][0] if self._deadlines else None
 
     def _candidates(
-        self, ready: Ready, claims: Sequence[Claim]
+        self, ready: Ready, claims: Sequence[Claim], *, bulk: bool
     ) -> tuple[dict[Lane, Candidate | Claim], Candidate | Claim | None]:
         """The most urgent of each lane that can run, and what has waited longest."""
         heads: dict[Lane, Candidate | Claim] = {}
         best: dict[Lane, tuple[float, int, Backlog, Ticket, Bounds]] = {}
         first: tuple[Backlog, Ticket, Bounds] | None = None
         for kind, backlog in self._backlogs.items():
+            if not bulk and kind.lane is Lane.BULK:
+                continue
             bounds = ready(kind.model)
             if bounds is None:
                 continue
@@ -296,6 +302,8 @@ class Scheduler:
         for lane, (_, _, backlog, head, bounds) in best.items():
             heads[lane] = self._candidate(backlog, head, bounds)
         oldest: Candidate | Claim | None = self._candidate(*first) if first else None
+        if not bulk:
+            claims = [step for step in claims if step.lane is not Lane.BULK]
         for lane in Lane:
             step = min((c for c in claims if c.lane is lane), key=lambda c: (c.due, c.seq), default=None)
             if step is not None and self._goes_before(step, heads.get(lane)):
@@ -326,20 +334,23 @@ class Scheduler:
                 heads[kind.lane] = (backlog, head)
         return heads
 
-    def _take(self, chosen: Candidate) -> tuple[Batch, float]:
+    def _take(self, chosen: Candidate, now: float) -> tuple[Batch, float]:
         """The batch around a candidate, and its cost."""
         backlog, bounds, kind = chosen.backlog, chosen.bounds, chosen.backlog.kind
+        if kind.lane is Lane.BULK:
+            bounds = self._courtesy.bounds(bounds, chosen.ticket.length, now)
         if kind.alone:
             bounds = replace(bounds, items=1)
         tickets = backlog.take(chosen.ticket, bounds)
+        cost = max(bounds.cost_ms([ticket.length for ticket in tickets]), self._policy.least_ms * len(tickets))
+        shares = bounds.shares([ticket.length for ticket in tickets])
         works = self._works
-        for ticket in tickets:
-            ticket.flow.served += ticket.cost
+        for ticket, share in zip(tickets, shares, strict=True):
+            ticket.flow.served += share * cost / ticket.weight
             self._gone(works[ticket.entry.work.id], 1)
         self._tidy(backlog)
-        cost = bounds.cost_ms([ticket.length for ticket in tickets])
-        batch = Batch(next(self._ids), kind.model, kind.verb, tuple([ticket.entry for ticket in tickets]), kind.alone)
-        return batch, max(cost, self._policy.least_ms * len(tickets))
+        entries = tuple([ticket.entry for ticket in tickets])
+        return Batch(next(self._ids), kind.model, kind.verb, entries, kind.alone, shares=shares), cost
 
     def _weight(self, work: Work) -> float:
         return self._policy.priority_step ** (work.priority - 5)

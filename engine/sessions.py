@@ -311,7 +311,7 @@ class Sessions:
                 teaches=teaches if came.clean else None,
             )
             means.passes.add(ran, means.roster[session.model].spec)
-        means.listener.batch_ended(run.batch)
+        means.listener.batch_ended(run.batch, [sitting.seat.entry for sitting in over])
         means.tell(done)
 
     def _plan(self, session: Session, adapter: StepAdapter) -> tuple[StepPlan, Run] | None:
@@ -334,7 +334,16 @@ class Sessions:
             sitting.turn = session.turn
         self._scheduler.charge([(s.seat, ms) for s, ms in zip(plan.sittings, plan.shares, strict=True)])
         entries = tuple(sitting.seat.entry for sitting in plan.sittings)
-        batch = Batch(next(means.hand.ids), session.model, entries[0].work.verb, entries, plan.alone)
+        whole = sum(plan.shares)
+        batch = Batch(
+            next(means.hand.ids),
+            session.model,
+            entries[0].work.verb,
+            entries,
+            plan.alone,
+            step=True,
+            shares=tuple([ms / whole for ms in plan.shares]) if whole > 0 else (),
+        )
         lent = per_token * plan.tokens
         means.residency.book(session.model).lend(lent, session.model)
         threads = means.threads(busy=self._busy(session))

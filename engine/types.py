@@ -72,13 +72,30 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The items of one forward pass: one model, one verb, one group of options that may mix."""
+    """The items of one forward pass: one model, one verb, one group of options that may mix.
+
+    A `step` takes the sequences in it one token further, or reads more of their prompts. `shares` says what part of the
+    pass each entry is, by predicted cost; empty stands for equal parts.
+    """
 
     id: int
     model: str
     verb: Verb
     entries: tuple[Entry, ...]
     alone: bool = False
+    step: bool = False
+    shares: tuple[float, ...] = ()
+
+    @property
+    def parts(self) -> tuple[float, ...]:
+        """What part of the pass each entry is."""
+        return self.shares or (1.0 / len(self.entries),) * len(self.entries)
+
+    @property
+    def lane(self) -> Lane:
+        """The interactive lane if any work in it is of that lane; only a step of several sequences has both."""
+        bulk = all(entry.work.lane is Lane.BULK for entry in self.entries)
+        return Lane.BULK if bulk else Lane.INTERACTIVE
 
     @property
     def padded_length(self) -> int:
@@ -117,8 +134,11 @@ class Listener(Protocol):
     def batch_started(self, batch: Batch, limit_s: float) -> None:
         """The batch is about to run; if it has not ended in `limit_s` seconds the process should be killed."""
 
-    def batch_ended(self, batch: Batch) -> None:
-        """The batch has ended, well or badly. Works it completed follow in `finished`."""
+    def batch_ended(self, batch: Batch, ended: Sequence[Entry]) -> None:
+        """The batch has ended, well or badly. Works it completed follow in `finished`.
+
+        `ended` are its entries that have come to an outcome. After a step others go on in the next one.
+        """
 
     def load_started(self, model: str, limit_s: float) -> None:
         """A load has begun, under the same rule for `limit_s`."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from catalog.errors import RoostError
 from engine.errors import EngineError
-from engine.types import Batch, Finished
+from engine.types import Batch, Entry, Finished
 from tasks.child.committer import Committer, Ending
 from tasks.child.completion import of_error, of_finished
 from tasks.child.hand import Hand, Held
@@ -47,11 +47,12 @@ class Reporter:
         if fresh and self.marker is not None:
             self.marker.began(fresh)
 
-    def batch_ended(self, batch: Batch) -> None:
+    def batch_ended(self, batch: Batch, ended: Sequence[Entry]) -> None:
         """Tell the parent that the batch's limit is off, and followers how far their jobs have come."""
         self._send("ended", batch.id)
-        self._tally.batch(batch)
-        unfinished = self._hand.ran(Counter(entry.work.id for entry in batch.entries))
+        if not batch.step:
+            self._tally.batch(batch)
+        unfinished = self._hand.ran(Counter(entry.work.id for entry in ended))
         if unfinished and self.marker is not None:
             self.marker.progressed(unfinished)
 

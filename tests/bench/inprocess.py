@@ -19,7 +19,7 @@ from catalog.terms import Lane, Verb
 from engine.device import choose_device
 from engine.engine import Engine, EngineLimits
 from engine.errors import EngineError
-from engine.types import Batch, Finished, Item, Output, Work
+from engine.types import Batch, Entry, Finished, Item, Output, Work
 from tests.bench.jobs import FAKE
 
 PATIENCE_S = 30.0
@@ -47,7 +47,7 @@ class Waiter:
     def batch_started(self, batch: Batch, limit_s: float) -> None:
         """Nothing to do."""
 
-    def batch_ended(self, batch: Batch) -> None:
+    def batch_ended(self, batch: Batch, ended: Sequence[Entry]) -> None:
         """Nothing to do."""
 
     def load_started(self, model: str, limit_s: float) -> None:

@@ -83,6 +83,7 @@ class World:
         self._seq = count()
         self._coming: _Coming | None = None
         self._free = card.lanes
+        self._bulk = 0
         self._left: dict[str, int] = {}
         self._look = True
         self._wakes = math.inf
@@ -136,7 +137,12 @@ class World:
         if self._coming is None and self._look:
             self._choose()
         while self._free:
-            batch = self._scheduler.pick(self._ready, idle=self._free == self._card.lanes)
+            batch = self._scheduler.pick(
+                self._ready,
+                idle=self._free == self._card.lanes,
+                now=self.now,
+                bulk=self._bulk < max(1, self._card.lanes - 1),
+            )
             if batch is None:
                 break
             self._begin(batch)
@@ -155,6 +161,7 @@ class World:
             slot.work = False
             self._look = True
         self._free -= 1
+        self._bulk += batch.lane is Lane.BULK
         ms = self._models[batch.model].cost.batch(len(batch.entries), batch.padded_length) + OVERHEAD_MS
         end = self.now + ms / 1000
         self.record.busy_s += self.record.within(self.now, end)
@@ -162,6 +169,7 @@ class World:
 
     def _ended(self, batch: Batch) -> None:
         self._free += 1
+        self._bulk -= batch.lane is Lane.BULK
         slot = self._placement.slots[batch.model]
         slot.leases -= 1
         slot.used = self.now

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from engine.errors import EngineError
-from engine.types import Batch, Finished, Work
+from engine.types import Batch, Entry, Finished, Work
 
 PATIENCE_S = 10.0
 """How long a test waits for what must happen; far more than it takes."""
@@ -21,6 +21,7 @@ class Recorder:
         self.calls: list[list[Finished]] = []
         self.started: list[Batch] = []
         self.ended: list[Batch] = []
+        self.outcomes = 0
         self.loading: list[str] = []
         self.loaded: list[str] = []
         self.limits: list[float] = []
@@ -41,7 +42,8 @@ class Recorder:
         self.limits.append(limit_s)
         self._note(self.started, batch)
 
-    def batch_ended(self, batch: Batch) -> None:
+    def batch_ended(self, batch: Batch, ended: Sequence[Entry]) -> None:
+        self.outcomes += len(ended)
         self._note(self.ended, batch)
 
     def load_started(self, model: str, limit_s: float) -> None:

@@ -27,8 +27,7 @@ def ticket(make_work: MakeWork) -> MakeTicket:
 
     def make(length: int = 8, flow: Flow = own, cost: float = 1.0) -> Ticket:
         work = make_work(lengths=[length])
-        flow.tail += cost
-        return Ticket(Entry(work, work.items[0]), length, flow, cost, flow.tail, next(numbers))
+        return Ticket(Entry(work, work.items[0]), length, flow, cost, 1.0, next(numbers))
 
     return make
 
@@ -96,6 +95,28 @@ def test_the_turn_passes_to_the_flow_that_has_had_less(ticket: MakeTicket) -> No
     assert backlog.head() is tickets[2]
 
 
+def test_flows_share_a_batch_by_what_they_have_had_with_what_is_in_it_already(ticket: MakeTicket) -> None:
+    early, late = Flow(), Flow()
+    first = [ticket(flow=early, cost=20.0) for _ in range(6)]
+    second = [ticket(flow=late) for _ in range(6)]
+    backlog = filled(*first, *second)
+    late.served = 1.5
+    taken = backlog.take(first[0], Bounds(6, 10**9, CostCoefficients(base=0.0, per_token=0.125)))
+    assert [t.flow is late for t in taken] == [False, False, True, False, True, False]
+    assert backlog.waiting == 6
+
+
+def test_a_flow_that_was_charged_less_than_was_said_is_not_passed_over(ticket: MakeTicket) -> None:
+    said, other = Flow(), Flow()
+    dear = [ticket(flow=said, cost=100.0), ticket(flow=said, cost=1.0)]
+    plain = ticket(flow=other, cost=90.0)
+    backlog = filled(*dear, plain)
+    backlog.take(dear[0], Bounds(1, 10**9, FREE))
+    said.served += 1.0
+    assert backlog.head() is dear[1]
+    assert backlog.take(plain, Bounds(2, 10**9, FREE)) == [plain, dear[1]]
+
+
 def test_what_has_gone_does_not_pile_up_behind_what_stays(ticket: MakeTicket) -> None:
     stays = ticket(500)
     backlog = filled(stays)
@@ -108,7 +129,7 @@ def test_what_has_gone_does_not_pile_up_behind_what_stays(ticket: MakeTicket) ->
             backlog.take(passing, Bounds(1, 10**9, FREE))
     assert backlog.waiting == 1
     assert backlog.head() is stays
-    kept = len(backlog._arrivals) + len(backlog._turns) + sum(map(len, backlog._by_length.values()))
+    kept = len(backlog._arrivals) + len(backlog._flows) + sum(map(len, backlog._by_length.values()))
     assert kept < 5000
 
 
@@ -122,7 +143,7 @@ def test_what_the_caller_wants_soonest_goes_first_in_its_flow(make_work: MakeWor
     flow, backlog = Flow(), Backlog(KIND)
     works = [make_work(), make_work(deadline=9.0), make_work(deadline=5.0), make_work()]
     for number, work in enumerate(works):
-        backlog.add(Ticket(Entry(work, work.items[0]), 8, flow, 1.0, float(number), number))
+        backlog.add(Ticket(Entry(work, work.items[0]), 8, flow, 1.0, 1.0, number))
     order = []
     while (head := backlog.head()) is not None:
         backlog.take(head, Bounds(1, 10**9, FREE))

@@ -65,11 +65,26 @@ def test_callers_take_turns(make_work: MakeWork) -> None:
 
 
 def test_callers_share_by_cost_not_by_count(make_work: MakeWork) -> None:
-    dear = [make_work(caller="dear", cost_ms=10.0) for _ in range(50)]
-    cheap = [make_work(caller="cheap", cost_ms=1.0) for _ in range(500)]
-    first = order(filled(*dear, *cheap))[:110]
+    dear = [make_work(caller="dear", lengths=[100], cost_ms=10.0) for _ in range(50)]
+    cheap = [make_work(caller="cheap", lengths=[10], cost_ms=1.0) for _ in range(500)]
+    single = Bounds(1, 10**9, CostCoefficients(base=0.0, per_token=0.1))
+    first = order(filled(*dear, *cheap), single)[:110]
     ids = {work.id for work in dear}
     assert sum(work_id in ids for work_id in first) == pytest.approx(10, abs=2)
+
+
+@pytest.mark.parametrize("said", [0.1, 1.0, 20.0])
+@pytest.mark.parametrize("items", [1, 12])
+def test_callers_share_by_what_their_work_takes_whatever_it_was_said_to_cost(
+    make_work: MakeWork, said: float, items: int
+) -> None:
+    wrong = [make_work(caller="wrong", cost_ms=2.0 * said) for _ in range(500)]
+    right = [make_work(caller="right", cost_ms=2.0) for _ in range(500)]
+    bounds = Bounds(items, 10**9, CostCoefficients(base=1.0, per_token=0.125))
+    first = order(filled(*wrong, *right), bounds)[:240]
+    ids = {work.id for work in wrong}
+    # A flow may be one item ahead by what was said, and the sixteenth goes by age.
+    assert sum(work_id in ids for work_id in first) == pytest.approx(120, abs=40)
 
 
 def test_callers_share_also_when_one_of_them_fills_its_batches(make_work: MakeWork) -> None:
