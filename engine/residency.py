@@ -61,7 +61,8 @@ class Residency:
     ) -> None:
         specs = [models.find(key).spec for key in models.keys]
         stays = [spec for spec in specs if spec.stay.pinned or spec.stay.preload]
-        pins = {*pinned, *(spec.id for spec in stays if spec.stay.pinned)}
+        # In an order that lasts: of pins that are too much together, the same ones have room each time.
+        pins = tuple(dict.fromkeys((*pinned, *(spec.id for spec in stays if spec.stay.pinned))))
         self._placement = Placement(
             device,
             budget,
@@ -87,7 +88,8 @@ class Residency:
     @property
     def too_large(self) -> Mapping[str, str]:
         """Models of the catalog that can never be had, each with the reason; found out soon after the start."""
-        return self._survey.too_large
+        with self._lock:
+            return {model: why for model, why in self._survey.too_large.items() if not self._proven(model)}
 
     @property
     def surveyed(self) -> threading.Event:
@@ -135,7 +137,7 @@ class Residency:
             slot = self._slots.get(model)
             if slot is not None and slot.phase is Phase.FAILED and slot.retry > self._clock():
                 return slot.error
-            reason = self._survey.too_large.get(model)
+            reason = None if self._proven(model) else self._survey.too_large.get(model)
             return ModelTooLarge(reason) if reason else None
 
     def available(self, model: str) -> bool:
@@ -245,6 +247,11 @@ class Residency:
                 sizes = book.held(slot.model), book.lent_to(slot.model)
                 states.append(slot.state(*sizes, now, times.get(slot.model)))
             return tuple(states), self._placement.account()
+
+    def _proven(self, model: str) -> bool:
+        """Whether it was loaded and fitted, whatever was expected of it."""
+        slot = self._slots.get(model)
+        return slot is not None and slot.measured is not None and slot.phase is not Phase.FAILED
 
     def _idle(self) -> bool:
         """Whether nothing is being loaded and nobody waits for a load."""

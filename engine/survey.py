@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -46,7 +46,7 @@ class Survey:
         models: Models,
         device: Device,
         ledger: Ledger,
-        pinned: Collection[str],
+        pinned: Iterable[str],
         floor_tokens: int,
         find_here: Callable[[Spec], Path | None],
         idle: Callable[[], bool],
@@ -54,7 +54,7 @@ class Survey:
         self._models = models
         self._device = device
         self._budget = ledger.budget
-        self._pinned = frozenset(pinned)
+        self._pinned = tuple(dict.fromkeys(pinned))
         self._floor_tokens = floor_tokens
         self._find_here = find_here
         self._idle = idle
@@ -77,18 +77,23 @@ class Survey:
             if adapter_class(choice.spec.family).place is Place.HOST and self._device.kind is not DeviceKind.CPU:
                 return None
             footprint = build_adapter(choice, self._device, self._find_here).footprint()
-        except RoostError:
+        except Exception as error:  # noqa: BLE001 - one odd folder must not hide what is true of all other models
             # Not here, or not whole: that is the load's to say, and may have changed by then.
+            if not isinstance(error, RoostError):
+                log.debug("the files of %s do not tell its size: %r", choice.key, error)
             weights = expected_weights(choice.spec, choice.load)
             return Estimate(weights, 0, read=False) if weights else None
         floor = footprint.per_token * min(self._floor_tokens, choice.spec.max_length)
         return Estimate(footprint.weights, floor, read=True)
 
     def look(self) -> Mapping[str, str]:
-        """The models that can never fit beside the pinned ones, each with the reason."""
-        pinned = {key: known.weights for key in self._pinned if (known := self._estimate(key)) is not None}
+        """The models that can never fit beside the pinned ones, each with the reason.
+
+        The pinned ones come first, in their order: one that does not fit beside those before it takes no room.
+        """
+        beside = 0
         found: dict[str, str] = {}
-        for key in self._models.keys:
+        for key in dict.fromkeys((*self._pinned, *self._models.keys)):
             while not self._stopped.is_set() and not self._idle():
                 self._stopped.wait(_POLL_S)
             if self._stopped.is_set():
@@ -96,10 +101,11 @@ class Survey:
             estimate = self._estimate(key)
             if estimate is None:
                 continue
-            beside = sum(size for other, size in pinned.items() if other != key)
             weights = estimate.weights if estimate.read else int(estimate.weights * _BENEVOLENCE)
             if never_fits(weights, estimate.floor, self._budget, beside):
                 found[key] = too_large(key, estimate.weights, estimate.floor, self._budget, beside)
+            elif key in self._pinned:
+                beside += estimate.weights
         return found
 
     def _estimate(self, key: str) -> Estimate | None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import struct
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ import pytest
 
 from catalog.errors import WeightsReason, WeightsUnavailable
 from catalog.schema import Profile, Spec, Stay
+from engine.adapters.fake import FakeAdapter
 from engine.engine import Engine
 from engine.errors import ModelTooLarge
 from engine.residency import Residency
 from engine.snapshot import Phase
+from engine.types import Footprint
 from tests.unit.engine.recorder import PATIENCE_S, Recorder
 from tests.unit.engine.watching import MakeResidency, Watching, held, state
 
@@ -56,6 +59,36 @@ def test_what_pinned_models_hold_is_no_room(make_residency: MakeResidency, make_
     assert list(surveyed(residency)) == ["a"]
 
 
+def test_of_pins_that_are_too_much_together_only_those_without_room_are_refused(
+    make_residency: MakeResidency, watching: Watching
+) -> None:
+    models = {"x": {"bytes": 600}, "y": {"bytes": 600}, "small": {"bytes": 400}, "none": {}, "a": {"bytes": 401}}
+    residency = make_residency(models, pinned=["x", "y"])
+    assert sorted(surveyed(residency)) == ["a", "y"]
+    watching.until("ready", "x")
+    watching.until("refused", "y")
+    held(residency, "x", "none", "small")
+
+
+def test_a_model_that_turned_out_to_fit_is_not_refused_for_a_guess(
+    make_residency: MakeResidency, make_spec: MakeSpec
+) -> None:
+    asked, seen = threading.Event(), threading.Event()
+
+    def look(spec: Spec) -> Path | None:
+        asked.set()
+        assert seen.wait(PATIENCE_S)
+        return absent(spec)
+
+    guessed = make_spec("a", bytes=100).model_copy(update={"parameters": 4000})
+    residency = make_residency([guessed], find_here=look)
+    assert asked.wait(PATIENCE_S)
+    held(residency, "a")
+    seen.set()
+    assert surveyed(residency) == {}
+    assert residency.refusal("a") is None
+
+
 def test_profiles_are_looked_at_each_by_its_own_load(make_residency: MakeResidency, make_spec: MakeSpec) -> None:
     spec = make_spec("a", bytes=500).model_copy(update={"profiles": {"big": Profile(load={"bytes": 2000})}})
     assert list(surveyed(make_residency([spec]))) == ["a:big"]
@@ -70,6 +103,21 @@ def test_without_files_the_parameters_tell_roughly(
 ) -> None:
     spec = make_spec("a", **load).model_copy(update={"parameters": parameters, "family": "sentence_transformer"})
     assert bool(surveyed(make_residency([spec], find_here=absent))) == refused
+
+
+def test_one_that_fails_in_another_way_hides_no_other(
+    make_residency: MakeResidency, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    footprint = FakeAdapter.footprint
+
+    def odd(adapter: FakeAdapter) -> Footprint:
+        if adapter.spec.id == "a":
+            raise PermissionError("not for you")
+        return footprint(adapter)
+
+    monkeypatch.setattr(FakeAdapter, "footprint", odd)
+    residency = make_residency([make_spec("a"), make_spec("huge", bytes=2000)])
+    assert list(surveyed(residency)) == ["huge"]
 
 
 def test_looking_downloads_nothing(make_residency: MakeResidency, make_spec: MakeSpec) -> None:
