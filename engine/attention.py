@@ -27,6 +27,9 @@ _WIDEST = 256
 _UNKNOWN = ("softcap", "position_bias", "s_aux")
 """What some models add to their scores, and this does not."""
 
+_WINDOWS = ("sliding_window", "attention_chunk_size")
+"""What models call the part of a text that a token sees."""
+
 
 @dataclass(frozen=True, slots=True)
 class Segments:
@@ -60,9 +63,16 @@ def register() -> None:
 
 
 def window(model: torch.nn.Module) -> int | None:
-    """The widest window that the model's layers look through, None if all see whole texts."""
-    found = [getattr(module, "sliding_window", None) for module in model.modules()]
-    return max((size for size in found if isinstance(size, int)), default=None)
+    """The widest window that the model's layers look through, None if all see whole texts.
+
+    Some layers keep it, some read it from their config at every call. One that is only in the mask counts as well:
+    packed, it would be lost, and a text that is longer shows that.
+    """
+    found: list[object] = []
+    for module in model.modules():
+        places = (module, getattr(module, "config", None))
+        found += [getattr(place, name, None) for place in places for name in _WINDOWS]
+    return max((size for size in found if isinstance(size, int) and size > 0), default=None)
 
 
 def _mask(*args: Any, **kwargs: Any) -> torch.Tensor | None:

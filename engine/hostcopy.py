@@ -61,13 +61,13 @@ class HostCopy:
         size = self._pieces[-1].start + self._pieces[-1].size if self._pieces else 0
         self._memory = torch.empty(size, dtype=torch.uint8)
         self._pinned = self._device.type == "cuda" and _pin(self._memory)
-        self._stream: Any = torch.cuda.Stream(device) if self._device.type == "cuda" else None  # type: ignore[no-untyped-call]
-        with self._copying():
-            for piece in self._pieces:
-                memory = piece.looks[0].tensor.untyped_storage()
-                source = torch.empty(0, dtype=torch.uint8, device=self._device).set_(memory, 0, (piece.size,), (1,))
-                self._host(piece).copy_(source, non_blocking=True)
-        self._wait()
+        self._stream: Any = None
+        try:
+            self._copy_out()
+        except BaseException:
+            # Memory that is freed while it is pinned cannot be pinned again.
+            self.drop()
+            raise
         for piece in self._pieces:
             for look in piece.looks:
                 look.into(self._memory, piece.start)
@@ -104,6 +104,18 @@ class HostCopy:
         self._pinned = False
         self._pieces = ()
         self._memory = torch.empty(0, dtype=torch.uint8)
+
+    def _copy_out(self) -> None:
+        import torch
+
+        if self._device.type == "cuda":
+            self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        with self._copying():
+            for piece in self._pieces:
+                memory = piece.looks[0].tensor.untyped_storage()
+                source = torch.empty(0, dtype=torch.uint8, device=self._device).set_(memory, 0, (piece.size,), (1,))
+                self._host(piece).copy_(source, non_blocking=True)
+        self._wait()
 
     def _host(self, piece: _Piece) -> torch.Tensor:
         return self._memory[piece.start : piece.start + piece.size]

@@ -6,11 +6,13 @@ a folder named by a digest of weights, configs and library versions, so that a c
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
 import shutil
 import tempfile
+import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -28,6 +30,9 @@ _SAMPLE = 2, 9
 _MODEL = "model.onnx"
 _ONE_FILE = 1_500_000_000
 """Above so many bytes of weights they go beside the graph, since its format ends at 2 GB."""
+
+_LEFT_S = 86_400.0
+"""After so long nobody is still making what is half made."""
 
 
 def cache_folder() -> Path:
@@ -60,6 +65,7 @@ def exported(
         return file
     try:
         cache.mkdir(parents=True, exist_ok=True)
+        _sweep(cache)
         made = Path(tempfile.mkdtemp(prefix=".making-", dir=cache))
     except OSError as error:
         message = f"The exported model cannot be kept in {cache} ({error.strerror}): set XDG_CACHE_HOME."
@@ -73,7 +79,9 @@ def exported(
             made.rename(folder)
         except OSError:
             if not file.is_file():
-                raise
+                # What is there is the rest of one that was thrown away.
+                shutil.rmtree(folder, ignore_errors=True)
+                made.rename(folder)
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return file
@@ -82,6 +90,14 @@ def exported(
 def forget(file: Path) -> None:
     """Throw away an exported model that cannot be read, so that it is made anew."""
     shutil.rmtree(file.parent, ignore_errors=True)
+
+
+def _sweep(cache: Path) -> None:
+    """Remove what processes left half made that ended meanwhile; nothing takes as long as what is old here."""
+    for left in cache.glob(".making-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > _LEFT_S:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _export(transformer: torch.nn.Module, inputs: Sequence[str], file: Path) -> None:

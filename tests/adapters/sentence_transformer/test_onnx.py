@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from catalog.schema import Loss
@@ -86,6 +88,27 @@ def test_a_damaged_export_is_made_again(cache: Path, layouts: dict[str, Path], t
     adapter = tiny(layouts["normalised"], runtime="onnx")
     adapter.load()
     assert len(run(adapter, TEXTS)) == len(TEXTS)
+
+
+def test_the_rest_of_an_export_that_was_thrown_away_is_in_nobodys_way(
+    cache: Path, layouts: dict[str, Path], tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny(layouts["normalised"], runtime="onnx").load()
+    kept = {file.parent.name: file.read_bytes() for file in cache.glob("*/model.onnx")}
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parent.parent / "other"))
+    monkeypatch.setattr(onnx_export, "digest", lambda *_: next(iter(kept)))
+    monkeypatch.setattr(onnx_export, "_export", lambda *given: given[2].write_bytes(next(iter(kept.values()))))
+    other = onnx_export.cache_folder()
+    (other / next(iter(kept))).mkdir(parents=True)
+    (other / next(iter(kept)) / "model.onnx.data").write_bytes(b"left")
+    old = other / ".making-old"
+    old.mkdir()
+    os.utime(old, (0, 0))
+    young = other / ".making-young"
+    young.mkdir()
+    file = onnx_export.exported(torch.nn.Identity(), (), (), "float32", other)
+    assert file.read_bytes() == next(iter(kept.values()))
+    assert (old.exists(), young.exists()) == (False, True)
 
 
 @pytest.mark.usefixtures("cache")

@@ -11,7 +11,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
+from transformers import MistralConfig, MistralModel
 
+import engine.adapters.sentence_transformer
 import engine.attention
 import engine.embedder
 from catalog.options import EncodeOptions
@@ -133,3 +135,38 @@ def test_a_text_has_one_vector_whatever_lies_beside_it(
     together = [vector(outcome) for outcome in run(adapter, TEXTS, options)]
     alone = [vector(run(adapter, [text], options)[0]) for text in TEXTS]
     assert max(np.abs(a - b).max() for a, b in zip(together, alone, strict=True)) < 1e-5
+
+
+def test_a_window_that_only_the_config_knows_is_seen() -> None:
+    # Mistral's layers read it from there at every call.
+    for size in (8, None):
+        model = MistralModel(
+            MistralConfig(
+                sliding_window=size,
+                hidden_size=32,
+                num_hidden_layers=1,
+                num_attention_heads=4,
+                num_key_value_heads=4,
+                intermediate_size=64,
+                vocab_size=60,
+            )
+        )
+        assert engine.attention.window(model) == size
+
+
+def test_a_model_that_gives_all_texts_one_vector_is_padded(
+    layouts: dict[str, Path], tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = engine.adapters.sentence_transformer.read_embedder
+
+    def constant(*args: Any) -> engine.embedder.Embedder:
+        embedder = read(*args)
+        for name, weights in embedder.model.named_parameters():
+            if "word_embeddings" in name or "position_embeddings" in name:
+                weights.fill_(1.0)
+        return embedder
+
+    monkeypatch.setattr(engine.adapters.sentence_transformer, "read_embedder", constant)
+    adapter = tiny(layouts["normalised"])
+    adapter.load()
+    assert not adapter.unpadded
