@@ -31,20 +31,6 @@ _NOT_FINITE = "The model gave NaN or infinity for this item; the input may be ou
 _NOT_HALF = "A value of this vector does not fit float16; ask for float32 or for a normalised vector."
 
 
-def finish_vector(vector: NDArray[Any], options: EncodeOptions, dims: int) -> Vector:
-    """The finished map of one vector of the model's own `dims`.
-
-    Raises NotFinite where the model gave NaN or infinity, and ItemRejected where it has not that many dimensions.
-    """
-    row = np.asarray(vector, dtype=np.float32)
-    if row.shape != (dims,):
-        raise ValueError(f"a vector of shape {row.shape} is not one of {dims} dimensions")
-    finished = finish_vectors(row[None, :], [options])[0]
-    if isinstance(finished, EngineError):
-        raise finished
-    return finished
-
-
 def finish_vectors(matrix: NDArray[Any], options: Sequence[EncodeOptions]) -> list[Vector | EngineError]:
     """The finished map of each row, in order, each under its own options; rows of equal options go through at once.
 

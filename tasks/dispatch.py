@@ -134,14 +134,6 @@ class Publisher:
             await self._execute(cancel_commands(ids, time.time()))
         await asyncio.to_thread(self._broadcast, ids)
 
-    def forget_now(self, ids: Sequence[UUID]) -> None:
-        """Have workers drop these jobs, waiting or in hand. One that runs to its end is refused by its row."""
-        if not ids:
-            return
-        if self._doorbell:
-            self._execute_now(cancel_commands(ids, time.time()))
-        self._broadcast(ids)
-
     async def aclose(self) -> None:
         """Close all connections."""
         if "_async" in self.__dict__:

@@ -21,6 +21,7 @@ from engine.adapters.base import Adapter
 from engine.adapters.sentence_transformer import SentenceTransformerAdapter, SentenceTransformerOptions
 from engine.embedder import Embedder
 from engine.errors import LoadFailed, LoadReason
+from engine.pretrained import read_embedder
 from engine.types import Outcome, Output
 
 Run = Callable[..., list[Outcome]]
@@ -43,8 +44,8 @@ def test_a_token_takes_what_the_load_on_a_card_measured(
 ) -> None:
     here = tiny(layouts["normalised"], padding="always")
     there = SentenceTransformerAdapter(here.spec, here.load_options, layouts["normalised"], "cuda")
-    read, embed = family.read_embedder, Embedder.embed
-    monkeypatch.setattr(family, "read_embedder", lambda name, files, _, *more: read(name, files, "cpu", *more))
+    embed = Embedder.embed
+    monkeypatch.setattr(family, "read_embedder", lambda name, files, _, *more: read_embedder(name, files, "cpu", *more))
     monkeypatch.setattr(Embedder, "embed", lambda self, rows, _: embed(self, rows, "cpu"))
     monkeypatch.setattr(family, "measured_activations", lambda *_: 777)
     estimate = there.footprint().per_token

@@ -27,7 +27,8 @@ from catalog.loader import Catalog
 from catalog.options import EncodeOptions, parse_options
 from catalog.schema import CostCoefficients, EncodeFacts, Profile, Spec, Tasks
 from catalog.terms import Verb
-from engine.outputs import finish_vector
+from engine.errors import EngineError
+from engine.outputs import finish_vectors
 from tasks import keys
 from tasks.child.committer import Committer, Ending
 from tasks.child.wakes import Wakes
@@ -139,7 +140,10 @@ async def _serving(settings: Settings, catalog: Catalog) -> AsyncIterator[Api]:
 def vector_of(text: str, options: EncodeOptions, dims: int) -> dict[str, Any]:
     """What the consumer gives for a text: the same for the same text, whatever is beside it."""
     seed = np.frombuffer(text.encode()[:8].ljust(8, b"."), dtype=np.uint8).astype(np.float32) - 60.0
-    return finish_vector(np.resize(seed, dims), options, dims)
+    (vector,) = finish_vectors(np.resize(seed, (1, dims)), [options])
+    if isinstance(vector, EngineError):
+        raise vector
+    return vector
 
 
 @dataclass

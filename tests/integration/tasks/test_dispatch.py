@@ -72,7 +72,6 @@ async def test_nothing_given_is_nothing_done(client: redis.Redis, publisher: Pub
     await publisher.publish([])
     publisher.publish_now([])
     await publisher.forget([])
-    publisher.forget_now([])
     assert await publisher.held([]) == publisher.held_now([]) == set()
     assert not client.keys()
 

@@ -11,7 +11,7 @@ import pytest
 from api.media import Media, dumps
 from api.results import Encoding, encoding_of, result_object, rows_of
 from catalog.options import EncodeOptions, OutputDtype
-from engine.outputs import finish_vector
+from engine.outputs import finish_vectors
 from tasks.errors import InvalidRequest
 from tasks.results import pack_rows
 
@@ -20,7 +20,9 @@ VECTOR = np.array([0.5, -0.25, 0.125, -1.0, 0.0, 2.0, -3.0, 1.0, 0.75], dtype=np
 
 def stored(dtype: OutputDtype) -> dict[str, Any]:
     """What the engine stores for VECTOR."""
-    return finish_vector(VECTOR, EncodeOptions(normalize=False, output_dtype=dtype), len(VECTOR))
+    (vector,) = finish_vectors(VECTOR[None, :], [EncodeOptions(normalize=False, output_dtype=dtype)])
+    assert isinstance(vector, dict)
+    return vector
 
 
 def shown(row: dict[str, Any], media: Media = Media.JSON, encoding: Encoding = Encoding.FLOAT) -> dict[str, Any]:

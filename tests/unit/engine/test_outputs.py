@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from catalog.options import EncodeOptions, OutputDtype
 from engine.errors import EngineError, ItemRejected, NotFinite
-from engine.outputs import finish_vector, finish_vectors
+from engine.outputs import Vector, finish_vectors
 
 DTYPES = {"float32": "<f4", "float16": "<f2", "int8": "i1", "uint8": "u1"}
 
@@ -29,37 +29,43 @@ def cosine(a: NDArray[Any], b: NDArray[Any]) -> float:
     return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
 
 
+def finish_vector(vector: NDArray[Any], options: EncodeOptions) -> Vector:
+    (finished,) = finish_vectors(np.asarray(vector)[None, :], [options])
+    assert isinstance(finished, dict)
+    return finished
+
+
 @pytest.fixture
 def matrix() -> NDArray[np.float32]:
     return np.random.default_rng(7).normal(size=(6, 384)).astype(np.float32)
 
 
 def test_plain_float32_is_the_vector_itself(matrix: NDArray[np.float32]) -> None:
-    finished = finish_vector(matrix[0], EncodeOptions(normalize=False), 384)
+    finished = finish_vector(matrix[0], EncodeOptions(normalize=False))
     assert finished == {"dims": 384, "dtype": "float32", "values": matrix[0].astype("<f4").tobytes()}
 
 
 def test_normalize_gives_norm_one(matrix: NDArray[np.float32]) -> None:
-    values = opened(finish_vector(matrix[0], EncodeOptions(), 384))
+    values = opened(finish_vector(matrix[0], EncodeOptions()))
     assert np.linalg.norm(values) == pytest.approx(1, abs=1e-6)
     assert cosine(values, matrix[0]) == pytest.approx(1)
 
 
 def test_a_cut_vector_is_normalised_after_the_cut(matrix: NDArray[np.float32]) -> None:
-    whole = opened(finish_vector(matrix[0], EncodeOptions(), 384))
-    cut = opened(finish_vector(matrix[0], EncodeOptions(dimensions=64), 384))
+    whole = opened(finish_vector(matrix[0], EncodeOptions()))
+    cut = opened(finish_vector(matrix[0], EncodeOptions(dimensions=64)))
     assert len(cut) == 64
     np.testing.assert_allclose(cut, whole[:64] / np.linalg.norm(whole[:64]), atol=1e-6)
 
 
 def test_a_cut_without_normalising_keeps_the_values(matrix: NDArray[np.float32]) -> None:
-    cut = opened(finish_vector(matrix[0], EncodeOptions(dimensions=64, normalize=False), 384))
+    cut = opened(finish_vector(matrix[0], EncodeOptions(dimensions=64, normalize=False)))
     np.testing.assert_array_equal(cut, matrix[0, :64])
 
 
 def test_a_zero_vector_stays_zero_in_every_type() -> None:
     for dtype in DTYPES:
-        values = opened(finish_vector(np.zeros(16), EncodeOptions(output_dtype=OutputDtype(dtype)), 16))
+        values = opened(finish_vector(np.zeros(16), EncodeOptions(output_dtype=OutputDtype(dtype))))
         np.testing.assert_array_equal(values, np.zeros(16))
 
 
@@ -83,11 +89,11 @@ def test_scaled_integers_keep_the_cosine(matrix: NDArray[np.float32], dtype: str
     for normalize in (True, False):
         options = EncodeOptions(normalize=normalize, output_dtype=OutputDtype(dtype))
         for row in matrix:
-            assert cosine(opened(finish_vector(row, options, 384)), row) > 0.999
+            assert cosine(opened(finish_vector(row, options)), row) > 0.999
 
 
 def test_int8_reaches_127_and_never_128(matrix: NDArray[np.float32]) -> None:
-    finished = finish_vector(matrix[0], EncodeOptions(output_dtype=OutputDtype.INT8), 384)
+    finished = finish_vector(matrix[0], EncodeOptions(output_dtype=OutputDtype.INT8))
     values = np.frombuffer(finished["values"], dtype=np.int8)
     assert np.abs(values.astype(int)).max() == 127
 
@@ -101,7 +107,7 @@ def test_rows_of_one_batch_keep_their_own_options(matrix: NDArray[np.float32]) -
         EncodeOptions(dimensions=64, normalize=False, output_dtype=OutputDtype.INT8),
         EncodeOptions(),
     ]
-    alone = [finish_vector(row, option, 384) for row, option in zip(matrix, options, strict=True)]
+    alone = [finish_vector(row, option) for row, option in zip(matrix, options, strict=True)]
     assert finish_vectors(matrix, options) == alone
 
 
@@ -113,11 +119,6 @@ def test_a_row_that_is_not_finite_fails_alone(matrix: NDArray[np.float32], bad: 
     assert isinstance(finished[2], NotFinite)
     expected = finish_vectors(matrix, [EncodeOptions()] * 6)
     assert [f for i, f in enumerate(finished) if i != 2] == [f for i, f in enumerate(expected) if i != 2]
-
-
-def test_a_single_vector_that_is_not_finite_raises() -> None:
-    with pytest.raises(NotFinite):
-        finish_vector(np.array([1.0, np.nan]), EncodeOptions(), 2)
 
 
 def test_a_value_beyond_float16_is_an_item_error_not_infinity() -> None:
@@ -135,9 +136,9 @@ def test_impossible_dimensions_reject_that_item_alone(matrix: NDArray[np.float32
     assert isinstance(finished[1], dict)
 
 
-def test_a_vector_of_the_wrong_size_is_refused() -> None:
-    with pytest.raises(ValueError, match="dimensions"):
-        finish_vector(np.zeros(5), EncodeOptions(), 4)
+def test_a_matrix_of_other_items_is_refused() -> None:
+    with pytest.raises(ValueError, match="does not fit 2 items"):
+        finish_vectors(np.zeros((3, 5)), [EncodeOptions()] * 2)
 
 
 @settings(max_examples=60, deadline=None)

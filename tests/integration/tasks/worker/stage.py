@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -193,7 +194,13 @@ class Stage:
         self.publisher.publish_now(jobs)
 
     def cancel(self, job: Submission) -> None:
-        self.publisher.forget_now([job.id])
+        asyncio.run(self._forget(job))
+
+    async def _forget(self, job: Submission) -> None:
+        # A client of its own: the loop ends with it.
+        publisher = Publisher(Settings(broker_url=self.url))
+        await publisher.forget([job.id])
+        await publisher.aclose()
 
     def start(self, name: str = "w", **settings: object) -> Worker:
         """Start a worker with these settings besides the broker's address."""
