@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from transformers import MistralConfig, MistralModel
 
-import engine.adapters.sentence_transformer
 import engine.attention
 import engine.embedder
 from catalog.options import EncodeOptions
 from engine.adapters.sentence_transformer import SentenceTransformerAdapter
 from engine.errors import LoadFailed, LoadReason
 from engine.packing import Layout, pack
+from engine.pretrained import read_embedder
 from engine.types import Outcome
 
 Run = Callable[..., list[Outcome]]
@@ -157,16 +157,14 @@ def test_a_window_that_only_the_config_knows_is_seen() -> None:
 def test_a_model_that_gives_all_texts_one_vector_is_padded(
     layouts: dict[str, Path], tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = engine.adapters.sentence_transformer.read_embedder
-
     def constant(*args: Any) -> engine.embedder.Embedder:
-        embedder = read(*args)
+        embedder = read_embedder(*args)
         for name, weights in embedder.model.named_parameters():
             if "word_embeddings" in name or "position_embeddings" in name:
                 weights.fill_(1.0)
         return embedder
 
-    monkeypatch.setattr(engine.adapters.sentence_transformer, "read_embedder", constant)
+    monkeypatch.setattr("engine.adapters.sentence_transformer.read_embedder", constant)
     adapter = tiny(layouts["normalised"])
     adapter.load()
     assert not adapter.unpadded
