@@ -40,7 +40,8 @@ class Ran:
     """One pass that ran well. `lengths` are those of its items; `padded` says that each was padded to the longest.
 
     `threads` is how many it could compute with. `crowded` tells that other passes ran beside it. In a step the lengths
-    are those of what each sequence has until now.
+    are those of what each sequence has until now; where prompts are read in parts, those read by its end, and `begun`
+    those read before.
     """
 
     model: str
@@ -50,6 +51,7 @@ class Ran:
     seconds: float
     threads: int = 1
     crowded: bool = False
+    begun: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,7 @@ class CostBook:
         """Learn from a pass that ran."""
         if not ran.lengths or not ran.seconds > 0:
             return
-        ms, row = ran.seconds * 1000, row_of(ran.kind, ran.lengths, ran.padded)
+        ms, row = ran.seconds * 1000, row_of(ran.kind, ran.lengths, ran.padded, ran.begun)
         key = Key(ran.kind, ran.threads, ran.crowded)
         with self._lock:
             there = self._models.setdefault(ran.model, Lessons())

@@ -21,7 +21,7 @@ from engine.device import DeviceKind
 from engine.errors import DeadlinePassed, DeviceLost
 from engine.hand import Run
 from engine.means import Means
-from engine.passes import PassRan
+from engine.passes import Lesson, PassRan
 from engine.runner import Came, run_batch
 from engine.scheduler import Policy, Scheduler
 from engine.seats import Claim
@@ -262,5 +262,5 @@ def _ran(run: Run, came: Came, seconds: float) -> PassRan:
         predicted_ms=run.predicted_ms,
         threads=run.threads,
         crowded=run.crowded,
-        teaches=(Pass.RUN, computed) if came.clean and computed else None,
+        teaches=[Lesson(Pass.RUN, computed)] if came.clean and computed else (),
     )

@@ -77,17 +77,18 @@ class Lessons:
         return max(fits, key=lambda one: one[1].fit.seen, default=None)
 
 
-def row_of(kind: Pass, lengths: Sequence[int], padded: bool) -> Row:
+def row_of(kind: Pass, lengths: Sequence[int], padded: bool, begun: Sequence[int] = ()) -> Row:
     """What the coefficients of a pass are multiplied with.
 
-    Tokens and the sum of their squares; for a step, sequences and what they hold.
+    Tokens and the sum of their squares, less what was `begun` before; for a step, sequences and what they hold.
     """
     if kind is Pass.STEP:
         return (1.0, float(len(lengths)), float(sum(lengths)))
     if padded:
         longest = max(lengths, default=0)
         return (1.0, float(len(lengths) * longest), float(len(lengths) * longest * longest))
-    return (1.0, float(sum(lengths)), float(sum(length * length for length in lengths)))
+    squares = sum(length * length for length in lengths) - sum(length * length for length in begun)
+    return (1.0, float(sum(lengths) - sum(begun)), float(squares))
 
 
 def thetas_of(found: CostCoefficients, kind: Pass) -> Row:

@@ -13,10 +13,23 @@ from engine.types import BatchStats
 
 
 @dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a pass teaches: of what kind it was, or `part` of its time, for which lengths.
+
+    `begun` is what of each had been computed in passes before, where a prompt is read in parts.
+    """
+
+    kind: Pass
+    lengths: Sequence[int]
+    begun: Sequence[int] = ()
+    part: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class PassRan:
     """One pass as it was. `lengths` are those it computed, `items` how many it completed.
 
-    `teaches` is the kind of pass and the lengths that its time is true for: None if there was trouble or several kinds.
+    `teaches` is what its time is true for: nothing if there was trouble.
     """
 
     model: str
@@ -27,7 +40,7 @@ class PassRan:
     predicted_ms: float
     threads: int
     crowded: bool
-    teaches: tuple[Pass, Sequence[int]] | None
+    teaches: Sequence[Lesson]
 
 
 class Passes:
@@ -70,7 +83,11 @@ class Passes:
             predicted_s=work.predicted_s + ran.predicted_ms / 1000.0,
             ratios=tuple(ratios),
         )
-        if ran.teaches is not None:
-            kind, lengths = ran.teaches
-            lesson = Ran(ran.model, kind, lengths, ran.padded, ran.seconds, ran.threads, ran.crowded)
-            self._costs.observe(lesson, spec)
+        for lesson in ran.teaches:
+            seconds = lesson.part * ran.seconds
+            self._costs.observe(
+                Ran(
+                    ran.model, lesson.kind, lesson.lengths, ran.padded, seconds, ran.threads, ran.crowded, lesson.begun
+                ),
+                spec,
+            )

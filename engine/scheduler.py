@@ -20,6 +20,7 @@ interactive work has been seen lately, bulk batches are small (see `engine.court
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
@@ -144,6 +145,10 @@ class Scheduler:
     def expects(self, now: float) -> bool:
         """Whether interactive work has been seen lately, so that more of it may come any moment."""
         return self._courtesy.expects(now)
+
+    def bulk_ms(self, own_ms: float, now: float) -> float:
+        """How long a bulk step may take now of which `own_ms` are spent whatever is in it."""
+        return self._courtesy.most_ms(own_ms) if self._courtesy.expects(now) else math.inf
 
     def pick(self, ready: Ready, *, idle: bool, now: float = 0.0, bulk: bool = True) -> Batch | None:
         """The next batch, or None if no model with waiting items can run one."""

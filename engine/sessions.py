@@ -12,17 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from engine.adapters.base import Part, Place, StepAdapter, TokenSequence
+from catalog.terms import Lane
+from engine.adapters.base import Place, StepAdapter, TokenSequence
 from engine.costs import Pass
 from engine.errors import DeadlinePassed, DeviceLost, OutOfMemory
 from engine.failures import device_lost
 from engine.hand import Run
 from engine.means import Means
-from engine.passes import PassRan
+from engine.passes import Lesson, PassRan
 from engine.runner import of_item
 from engine.scheduler import Scheduler
 from engine.seats import Claim, claim
-from engine.stepping import LEAST_READ, Sitting, StepCost, StepLimits, StepPlan, plan_step
+from engine.stepping import LEAST_READ, Sitting, StepCost, StepLimits, StepPlan, lessons, plan_step
 from engine.steprunner import Stepped, run_step
 from engine.types import Batch, Finished
 
@@ -155,13 +156,20 @@ class Sessions:
             return None
         cost, ready = self._cost(session), session.sittings or session.all
         if ready:
-            plan = plan_step(ready, cost, session.limits)
+            plan = plan_step(ready, cost, self._limits(session, cost))
             return claim(session.model, [sitting.seat for sitting in plan.sittings], plan.cost_ms)
         if self._scheduler.waiting(session.model) and self._means.residency.available(session.model):
             return self._scheduler.first_claim(
                 session.model, lambda item: min(session.limits.ms, cost.read.batch(1, max(item.length, 1)))
             )
         return None
+
+    def _limits(self, session: Session, cost: StepCost) -> StepLimits:
+        """What a step may be: one of bulk work alone gives way as bulk batches do."""
+        if any(sitting.seat.entry.work.lane is Lane.INTERACTIVE for sitting in session.all):
+            return session.limits
+        most_ms = self._scheduler.bulk_ms(max(cost.read.base, cost.step.base), self._means.clock())
+        return replace(session.limits, ms=min(session.limits.ms, most_ms))
 
     def _cost(self, session: Session) -> StepCost:
         model, costs = session.model, self._means.costs
@@ -277,8 +285,7 @@ class Sessions:
             planned = self._plan(session, adapter)
         if planned is None:
             return
-        plan, run = planned
-        teaches = _teaches(plan.parts)
+        plan, run, teaches = planned
         began = means.start(run)
         try:
             came = run_step(
@@ -308,25 +315,26 @@ class Sessions:
                 predicted_ms=plan.cost_ms,
                 threads=run.threads,
                 crowded=run.crowded,
-                teaches=teaches if came.clean else None,
+                teaches=teaches if came.clean else (),
             )
             means.passes.add(ran, means.roster[session.model].spec)
         means.listener.batch_ended(run.batch, [sitting.seat.entry for sitting in over])
         means.tell(done)
 
-    def _plan(self, session: Session, adapter: StepAdapter) -> tuple[StepPlan, Run] | None:
+    def _plan(self, session: Session, adapter: StepAdapter) -> tuple[StepPlan, Run, list[Lesson]] | None:
         """The next step with what it needs to run; None if it cannot run now."""
         means = self._means
         if not session.sittings or not means.hand.open or means.hand.alone:
             return None
-        limits, per_token = session.limits, means.residency.per_token(session.model)
+        cost = self._cost(session)
+        limits, per_token = self._limits(session, cost), means.residency.per_token(session.model)
         if per_token:
             room = max(0, means.residency.book(session.model).lendable) // per_token
             if room < LEAST_READ and means.hand.running:
                 session.blocked = True
                 return None
             limits = replace(limits, tokens=min(limits.tokens or room, max(room, LEAST_READ)))
-        plan = plan_step(session.sittings, self._cost(session), limits)
+        plan = plan_step(session.sittings, cost, limits)
         if plan.alone and means.hand.running:
             return None
         session.turn += 1
@@ -349,7 +357,7 @@ class Sessions:
         threads = means.threads(busy=self._busy(session))
         run = Run(batch, self._place, adapter, lent, threads, plan.cost_ms, padded=False)
         means.hand.begin(run)
-        return plan, run
+        return plan, run, lessons(plan, cost)
 
     def _busy(self, session: Session) -> bool:
         """Whether others compute beside a step of this session, or could."""
@@ -366,12 +374,3 @@ class Sessions:
         if session.adapter is not None and not session.all:
             session.adapter = None
             self._means.residency.release(session.model)
-
-
-def _teaches(parts: tuple[Part, ...]) -> tuple[Pass, list[int]] | None:
-    """What a step's time will be true for: prompts from their beginning, or new tokens; not both at once."""
-    if all(not part.read for part in parts):
-        return Pass.STEP, [part.sequence.read + part.sequence.made for part in parts]
-    if all(part.read and not part.sequence.read for part in parts):
-        return Pass.READ, [part.read for part in parts]
-    return None

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 
 from catalog.schema import CostCoefficients
 from engine.adapters.base import Part, TokenSequence
+from engine.costs import Pass
+from engine.passes import Lesson
 from engine.seats import Seat
 
 LEAST_READ = 16
@@ -133,6 +135,28 @@ def plan_step(sittings: Sequence[Sitting], cost: StepCost, limits: StepLimits) -
         shares=tuple(ms + each for _, _, ms in chosen),
         cost_ms=base + added,
     )
+
+
+def lessons(plan: StepPlan, cost: StepCost) -> list[Lesson]:
+    """What the step's time will be true for, taken before it runs.
+
+    One that both reads and makes teaches both, each what would have been expected of it alone, times the same factor as
+    the whole. Where that is wrong, steps that only do one of them tell, and the other learns the rest.
+    """
+    if not plan.cost_ms > 0:
+        return []
+    reads = [part for part in plan.parts if part.read]
+    makes = [part.sequence for part in plan.parts if not part.read]
+    found = []
+    if reads:
+        begun = [part.sequence.read for part in reads]
+        ends = [part.sequence.read + part.read for part in reads]
+        ms = cost.read.base + sum(map(cost.reading, begun, ends))
+        found.append(Lesson(Pass.READ, ends, begun, part=ms / plan.cost_ms))
+    if makes:
+        ms = cost.step.base + sum(map(cost.making, makes))
+        found.append(Lesson(Pass.STEP, [one.read + one.made for one in makes], part=ms / plan.cost_ms))
+    return found if len(found) > 1 else [replace(one, part=1.0) for one in found]
 
 
 def _read(sequence: TokenSequence, cost: StepCost, left_ms: float, room: float, *, must: bool) -> int:

@@ -155,6 +155,33 @@ def test_one_batch_takes_all_cores_and_batches_side_by_side_share_them(
     assert threads[1:5] == [2, 2, 2, 2]
 
 
+def test_a_bulk_batch_leaves_cores_to_interactive_work_that_may_come(
+    make_engine: MakeEngine, recorder: Recorder, now_work: MakeWork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(set_num_threads=threads.append))
+    device = CpuDevice()
+    device.cores = 4
+    engine = make_engine(device=device, lanes=2, budget_bytes=2**20)
+    for lane in (Lane.BULK, Lane.INTERACTIVE, Lane.BULK):
+        one = now_work(lane=lane)
+        engine.submit([one])
+        recorder.results(one)
+    assert threads == [4, 4, 2]
+
+
+def test_the_device_time_of_a_batch_is_shared_by_what_its_items_cost(
+    make_engine: MakeEngine, recorder: Recorder, now_work: MakeWork
+) -> None:
+    engine = make_engine({"m": {"cost": CostCoefficients(base=100.0, per_token=1.0)}}, started=False)
+    short, long = now_work(lengths=[10]), now_work(lengths=[40])
+    engine.submit([short, long])
+    engine.start()
+    one, other = recorder.results(short, long)
+    assert len(recorder.started) == 1
+    assert other.device_ms == pytest.approx(4 * one.device_ms)
+
+
 def test_seconds_spent_add_up_to_the_stay(make_engine: MakeEngine, recorder: Recorder, now_work: MakeWork) -> None:
     engine = make_engine(
         {"m": {"cost": SLOW, "load_seconds": 0.05, "seconds_per_cost": 0.00003}}, lanes=2, batch_items=2

@@ -7,7 +7,7 @@ import pytest
 
 from catalog.schema import Spec
 from engine.costs import CostBook, Pass, Ran
-from engine.passes import Passes, PassRan
+from engine.passes import Lesson, Passes, PassRan
 from engine.snapshot import RATIOS
 
 MakeSpec = Callable[..., Spec]
@@ -33,7 +33,7 @@ def ran(lengths: Sequence[int] = (8,), **fields: Any) -> PassRan:
         "predicted_ms": 10.0,
         "threads": 1,
         "crowded": False,
-        "teaches": (Pass.RUN, lengths),
+        "teaches": [Lesson(Pass.RUN, lengths)],
     }
     return PassRan(lengths=lengths, **(values | fields))
 
@@ -77,6 +77,6 @@ def test_a_pass_without_trouble_teaches_the_cost_book(make_spec: MakeSpec) -> No
 def test_a_pass_with_trouble_is_counted_and_teaches_nothing(make_spec: MakeSpec) -> None:
     book = Noting()
     passes = Passes(book)
-    passes.add(ran(teaches=None), make_spec())
+    passes.add(ran(teaches=()), make_spec())
     assert book.told == []
     assert passes.stats.batches == 1

@@ -159,6 +159,8 @@ def test_items_of_one_work_are_sequences_of_their_own(
     assert [len(text.split()) for text in texts(recorder, work)] == [4, 4, 4]
     assert len(recorder.calls) == 1
     assert max(len(step) for step in steps.log) == 3
+    assert all(step.step for step in recorder.started)
+    assert recorder.outcomes == 3 < sum(len(step.entries) for step in recorder.started)
 
 
 def test_the_seconds_of_a_generation_add_up_to_its_stay(

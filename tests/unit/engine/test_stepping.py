@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.schema import CostCoefficients
+from catalog.schema import CostCoefficients, Spec
 from engine.adapters.base import TokenSequence
 from engine.backlog import Flow
+from engine.costs import CostBook, Pass, Ran
+from engine.passes import Lesson
 from engine.seats import Seat
-from engine.stepping import LEAST_READ, Sitting, StepCost, StepLimits, StepPlan, plan_step
+from engine.stepping import LEAST_READ, Sitting, StepCost, StepLimits, StepPlan, lessons, plan_step
 from engine.types import Entry, Work
 
 MakeWork = Callable[..., Work]
@@ -174,3 +176,51 @@ def test_no_step_is_predicted_to_take_longer_than_allowed_but_by_one_least_part(
     if plan.cost_ms > ms * (1 + 1e-6):
         assert len(plan.parts) == 1
         assert plan.parts[0].read <= LEAST_READ
+
+
+def test_a_token_costs_what_its_sequence_holds_by_then(sit: Sit) -> None:
+    cost = StepCost(COST.read, CostCoefficients(base=4.0, per_token=0.01, per_new=1.0))
+    plan = plan_step([sit(prompt=1000, read=1000)], cost, ANY)
+    assert plan.cost_ms == pytest.approx(15.0)
+
+
+def test_a_step_of_one_kind_teaches_it_all_of_its_time(sit: Sit) -> None:
+    making = plan_step([sit(read=10), sit(prompt=30, read=30)], COST, ANY)
+    assert lessons(making, COST) == [Lesson(Pass.STEP, [10, 30])]
+    reading = plan_step([sit(prompt=100, read=40)], COST, ANY)
+    assert lessons(reading, COST) == [Lesson(Pass.READ, [100], [40])]
+
+
+def test_a_step_that_reads_and_makes_teaches_both_their_predicted_parts(sit: Sit) -> None:
+    plan = plan_step([sit(read=10), sit(prompt=100)], COST, ANY)
+    step, read = sorted(lessons(plan, COST), key=lambda lesson: lesson.part)
+    assert (step.kind, list(step.lengths), read.kind, list(read.lengths)) == (Pass.STEP, [10], Pass.READ, [100])
+    # 4 + 1 by itself, 2 + 10 by itself, and 4 + 1 + 10 together.
+    assert (step.part, read.part) == (pytest.approx(5 / 15), pytest.approx(12 / 15))
+
+
+def test_nothing_is_taught_where_nothing_is_known(sit: Sit) -> None:
+    assert lessons(plan_step([sit(read=10)], FREE, ANY), FREE) == []
+
+
+def test_reading_is_learned_from_steps_that_make_tokens_too(sit: Sit, make_spec: Callable[..., Spec]) -> None:
+    """On a device where reading takes four times what is guessed, and prompts are read in parts beside others."""
+    true = StepCost(CostCoefficients(base=5.0, per_token=0.4, per_square=0.001), COST.step)
+    spec, book = make_spec(cost=CostCoefficients(base=4.0, per_token=0.1, per_new=1.0)), CostBook("fake")
+
+    def known() -> StepCost:
+        return StepCost(book.coefficients("m", spec, Pass.READ), book.coefficients("m", spec, Pass.STEP))
+
+    for number in range(300):
+        sittings = [sit(read=10 + number % 40) for _ in range(1 + number % 5)]
+        if number % 2:
+            sittings.append(sit(prompt=60 + 37 * (number % 9), read=30 * (number % 3)))
+        plan = plan_step(sittings, known(), StepLimits(1e9))
+        reads = [true.reading(part.sequence.read, part.sequence.read + part.read) for part in plan.parts if part.read]
+        makes = [true.making(part.sequence) for part in plan.parts if not part.read]
+        seconds = (max(true.step.base, true.read.base if reads else 0.0) + sum(reads) + sum(makes)) / 1000
+        for one in lessons(plan, known()):
+            book.observe(Ran("m", one.kind, one.lengths, False, one.part * seconds, begun=one.begun), spec)
+    for begin, end in ((0, 60), (0, 200), (60, 350)):
+        assert known().reading(begin, end) == pytest.approx(true.reading(begin, end), rel=0.15)
+    assert known().making(sit(read=30).sequence) + known().step.base == pytest.approx(5.0, rel=0.15)
