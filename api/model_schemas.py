@@ -131,6 +131,16 @@ class Restores(Reply):
     last_s: Annotated[float, Field(description="Seconds that the last one took")]
 
 
+class Drops(Reply):
+    """How often a model's copy in host memory was given up since the worker started, and why."""
+
+    count: int
+    by_reason: Annotated[
+        dict[str, int],
+        Field(description="room (another model's copy needed it), memory (a batch) or over (the machine ran short)"),
+    ]
+
+
 class Eviction(Reply):
     """The last time that a model left the device."""
 
@@ -176,6 +186,7 @@ class ResidentModel(Reply):
     last_used: datetime | None
     loads: Loads
     restores: Restores
+    drops: Drops
     evictions: Evictions
     retry_at: Annotated[datetime | None, Field(description="After a failed load, when it may be tried again")]
     comes_at: Annotated[

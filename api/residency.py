@@ -52,6 +52,7 @@ def resident_object(model: Mapping[str, Any]) -> dict[str, Any]:
             "running_s": model.get("loading_s"),
         },
         "restores": {"count": whole(model.get("restores")), "last_s": float(model.get("restore_s") or 0.0)},
+        "drops": {"count": sum((model.get("dropped") or {}).values()), "by_reason": dict(model.get("dropped") or {})},
         "evictions": {
             "count": whole(model.get("evictions")),
             "by_reason": dict(model.get("evicted") or {}),

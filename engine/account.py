@@ -42,6 +42,12 @@ class Account(Protocol):
         won by it, and nobody is pressed.
         """
 
+    def short(self, taken: int) -> int:
+        """Bytes that this process holds and has not taken yet, and that the device has free no more.
+
+        Somebody who is on no account has grown into them. `taken` is what batches have of the pending bytes just now.
+        """
+
     def others(self) -> Share:
         """What the other live processes on the device hold together."""
 
@@ -76,6 +82,12 @@ class SoleAccount:
     def pressed(self, gives: int) -> bool:
         """By nobody."""
         return False
+
+    def short(self, taken: int) -> int:
+        """What the device lacks of what is pending."""
+        from engine.shares import short
+
+        return short(self._share.pending - taken, self._device.probe(), 0)
 
     def others(self) -> Share:
         """Nobody."""

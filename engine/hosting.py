@@ -10,7 +10,7 @@ from engine.device import Device, DeviceKind
 from engine.loader import drop_weights, restore_adapter
 from engine.placement import Placement
 from engine.slot import Slot
-from engine.snapshot import Phase
+from engine.snapshot import Phase, Reason
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Hosting:
             dropped = [self._sent_off(self._placement.slots[model]) for model in victims]
             self._host.hold(slot.model, size, 0)
         for other in dropped:
-            self._unload(other)
+            self.drop(other, Reason.ROOM)
         try:
             taken = adapter.park()
         except Exception:
@@ -69,16 +69,16 @@ class Hosting:
                 if slot is None:
                     return
                 self._sent_off(slot)
-            self._unload(slot)
+            self.drop(slot, Reason.ROOM)
 
-    def drop_least(self) -> bool:
+    def drop_least(self, reason: Reason) -> bool:
         """Drop the least valuable parked model, to have its memory. False if none is parked."""
         with self._changed:
             slot = self._placement.least_parked(self._clock())
             if slot is None:
                 return False
             self._sent_off(slot)
-        self._unload(slot)
+        self.drop(slot, reason)
         return True
 
     def restore(self, slot: Slot) -> bool:
@@ -109,11 +109,13 @@ class Hosting:
         slot.phase = Phase.LEAVING
         return slot
 
-    def _unload(self, slot: Slot) -> None:
+    def drop(self, slot: Slot, reason: Reason) -> None:
+        """Let go of what a model that is leaving has in host memory."""
         if slot.adapter is not None:
             drop_weights(slot.adapter)
         with self._changed:
             slot.phase, slot.host = Phase.ABSENT, 0
+            slot.dropped[reason] = slot.dropped.get(reason, 0) + 1
             self._host.free(slot.model)
             self._changed.notify_all()
-        log.info("%s dropped from host memory", slot.model)
+        log.info("%s dropped from host memory (%s)", slot.model, reason)

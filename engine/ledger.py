@@ -32,7 +32,8 @@ class _Entry:
 class Ledger:
     """The bytes of one device in this process, or of host memory, which has no account. The only caller of the account.
 
-    `phantom` is for a device that takes no memory: all that is held stays free by its own word.
+    `phantom` is for a device that takes no memory: all that is held stays free by its own word. `short` is what the
+    device lacks, by its last word, of what this process was given and has not taken: somebody else has grown into it.
     """
 
     def __init__(self, budget: int, account: Account | None = None, *, phantom: bool = False) -> None:
@@ -44,6 +45,7 @@ class Ledger:
         self._said = Share()
         self._reserve = 0
         self._spare = 0
+        self.short = 0
         self.refresh()
 
     @property
@@ -122,7 +124,10 @@ class Ledger:
 
     def free(self, model: str) -> None:
         """A model has gone."""
-        if self._entries.pop(model, None) is not None:
+        entry = self._entries.pop(model, None)
+        if entry is not None:
+            # Until the device is asked again, so that nobody else goes for the same bytes.
+            self.short = max(0, self.short - entry.weights)
             self._agree(max(self._floor(0), self.lent), force=True)
 
     def held(self, model: str) -> int:
@@ -153,6 +158,7 @@ class Ledger:
         if self._account is not None:
             self._agree(max(self._floor(0), self.lent), force=True)
             self._spare = self._account.room()
+            self.short = self._account.short(0 if self._phantom else self.lent)
 
     def want(self, count: int) -> None:
         """Tell other workers that so many bytes are waited for, which they hold; 0 ends that."""

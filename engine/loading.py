@@ -101,7 +101,7 @@ class Loading:
             slot = self._placement.slots.get(model) if model else None
             book = self._placement.book(slot) if slot else self._placement.ledger
         of_host = book is self._placement.host or not self._hosting.apart
-        if of_host and self._hosting.drop_least():
+        if of_host and self._hosting.drop_least(Reason.MEMORY):
             return True
         with self._changed:
             plan = self._placement.plan_relief(self._clock(), book)
@@ -117,8 +117,10 @@ class Loading:
                 with self._changed:
                     slot = self._await()
                     leaves = slot.phase is Phase.LEAVING
-                    reason = Reason.ROOM if leaves and self._placement.pressed else Reason.IDLE
-                if leaves:
+                    reason = self._placement.why_idle(slot) if leaves else Reason.ROOM
+                if leaves and slot.host:
+                    self._hosting.drop(slot, reason)
+                elif leaves:
                     self._evict(slot, reason)
                 else:
                     self._bring(slot)
@@ -204,7 +206,7 @@ class Loading:
         slot.floor = footprint.per_token * min(self._floor_tokens, choice.spec.max_length)
         slot.place = adapter.place
         apart = self._placement.book(slot) is not self._placement.host
-        slot.parks = apart and type(adapter).park is not Adapter.park and self._placement.host.budget > 0
+        slot.parks = apart and adapter.parks and self._placement.host.budget > 0
         if choice.spec.stay.keep_alive_s is not None:
             # 0 as in the setting: until room is needed.
             slot.keep_alive_s = choice.spec.stay.keep_alive_s or None
@@ -326,9 +328,9 @@ class Loading:
         """Park or unload a model that is leaving and that nobody holds."""
         book = self._placement.book(slot)
         before, size = self._reclaimer.ours(), book.held(slot.model)
-        # Host memory that a batch lacks is not won by parking in it.
+        # Host memory that a batch or the machine lacks is not won by parking in it.
         apart = self._hosting.apart and book is not self._placement.host
-        parks = apart or reason is not Reason.MEMORY
+        parks = apart or reason not in (Reason.MEMORY, Reason.OVER)
         parked = parks and self._hosting.park(slot)
         if not parked and slot.adapter is not None:
             drop_weights(slot.adapter)

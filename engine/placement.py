@@ -12,7 +12,7 @@ from engine.errors import LoadFailed, LoadReason, ModelTooLarge
 from engine.eviction import EvictionPolicy, Newcomer, Plan, Resident, plan_room
 from engine.ledger import Ledger
 from engine.slot import Slot
-from engine.snapshot import LedgerState, Phase
+from engine.snapshot import LedgerState, Phase, Reason
 
 POLL_S = 1.0
 """How often a load is tried again that waits for memory which somebody else on the device has."""
@@ -89,10 +89,14 @@ class Placement:
     def next_idle(self, now: float) -> tuple[Slot | None, float | None]:
         """A model whose keep-alive has ended, or for how long there is none (None: until something changes).
 
-        While another worker on the device waits for room, what is idle here stays no longer than its minimum.
+        While another worker on the device waits for room, or somebody else has taken what was given to this one, what
+        is idle here stays no longer than its minimum. On a CPU what is parked goes first then.
         """
         times = []
-        pressed = self.pressed
+        short = self.ledger.short > 0
+        if short and self._device.kind is DeviceKind.CPU and (parked := self.least_parked(now)) is not None:
+            return parked, None
+        pressed = short or self.pressed
         for slot in sorted(self._there(), key=lambda slot: slot.since):
             pressing = pressed and self.book(slot) is self.ledger
             if slot.pinned or slot.wanted or slot.leases or (slot.keep_alive_s is None and not pressing):
@@ -114,6 +118,12 @@ class Placement:
             if plan is not None and plan.at > now:
                 found[slot.model] = plan.at
         return found
+
+    def why_idle(self, slot: Slot) -> Reason:
+        """Why a model that is idle leaves now."""
+        if self.book(slot) is self.ledger and self.ledger.short:
+            return Reason.OVER
+        return Reason.ROOM if self.pressed else Reason.IDLE
 
     def plan_for(
         self,

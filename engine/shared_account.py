@@ -19,7 +19,7 @@ from engine.device import Device
 from engine.entries import Entries, default_folder
 from engine.errors import LedgerUnusable
 from engine.memory import Memory
-from engine.shares import fits, foreign, room, tell_foreign, together
+from engine.shares import fits, foreign, room, short, tell_foreign, together
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +121,12 @@ class SharedAccount:
             view = self._recent()
             free = room(self._share, view.sum, view.memory, self._reserve)
             return any(free < want <= free + gives + view.sum.held for want in self._entries.wanted)
+
+    def short(self, taken: int) -> int:
+        """What the device lacks of what this process holds and has not taken yet. Others see to what they lack."""
+        with self._lock:
+            self._check()
+            return short(self._share.pending - taken, self._recent().memory, self._reserve)
 
     def foreign(self) -> int:
         """Bytes that are used on the device and are on nobody's account."""

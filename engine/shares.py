@@ -41,6 +41,11 @@ def room(mine: Share, others: Share, memory: Memory, reserve: int) -> int:
     return max(0, min(by_account, by_device))
 
 
+def short(pending: int, memory: Memory, reserve: int) -> int:
+    """Bytes that a process was given and has not taken yet, and that the device has free no more."""
+    return max(0, pending - _takeable(memory, reserve))
+
+
 def foreign(memory: Memory, ours: Share) -> int:
     """Bytes that are used on the device and that no process of ours has taken on account."""
     return max(0, memory.total - memory.free - max(0, ours.held - ours.pending))

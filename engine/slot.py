@@ -66,6 +66,7 @@ class Slot:
     restores: int = 0
     evictions: int = 0
     evicted: dict[Reason, int] = field(default_factory=dict)
+    dropped: dict[Reason, int] = field(default_factory=dict)
     departure: Departure | None = None
     load_s: float = 0.0
     restore_s: float = 0.0
@@ -196,6 +197,7 @@ class Slot:
             restore_s=self.restore_s,
             loading_s=None if self.loading_since is None else now - self.loading_since,
             evicted=dict(self.evicted),
+            dropped=dict(self.dropped),
             departure=self.departure,
             retry_at=self.retry if self.phase is Phase.FAILED else None,
             comes_at=comes_at,

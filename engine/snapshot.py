@@ -48,7 +48,7 @@ class Reason(StrEnum):
     MEMORY = "memory"
     """A batch ran out of memory."""
     OVER = "over"
-    """A newcomer took more than it had said, or somebody else took memory, and the budget was passed."""
+    """A newcomer took more than it had said and passed the budget, or somebody else took what was given to ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,8 @@ class ModelState:
     `bytes` is what its weights take on the device, `estimate` what was expected before the load, `activations` what
     its running batches have been lent, `host_bytes` what it takes in host memory. `load_s` is what its last load from
     files took and `restore_s` its last return from host memory; `loads` and `restores` count them, `evicted` the
-    evictions by reason. `waiting` counts its waiting items, `work` what its batches came to.
+    evictions by reason, `dropped` how often its copy in host memory was given up. `waiting` counts its waiting items,
+    `work` what its batches came to.
     """
 
     model: str
@@ -89,6 +90,7 @@ class ModelState:
     loading_s: float | None = None
     """For how long the load under way has run."""
     evicted: Mapping[Reason, int] = field(default_factory=dict)
+    dropped: Mapping[Reason, int] = field(default_factory=dict)
     departure: Departure | None = None
     work: ModelWork | None = None
     retry_at: float | None = None

@@ -98,6 +98,11 @@ class Adapter(ABC):
         """
         return None
 
+    @property
+    def parks(self) -> bool:
+        """Whether `park` is worth asking: others may have to leave host memory first."""
+        return type(self).park is not Adapter.park
+
     def park(self) -> int | None:
         """Move the weights from the device to host memory; the bytes they take there. None if the family cannot.
 

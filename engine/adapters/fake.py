@@ -102,6 +102,11 @@ class FakeAdapter(Adapter):
         self._memory = None
         self._loaded = False
 
+    @property
+    def parks(self) -> bool:
+        """As declared."""
+        return self._options.parks
+
     def park(self) -> int | None:
         """Hold nothing on the device; None unless it was told that it can."""
         if not self._options.parks:

@@ -85,6 +85,7 @@ def _model(model: ModelState, offset: float) -> dict[str, Any]:
         "restore_s": model.restore_s,
         "loading_s": model.loading_s,
         "evicted": {reason.value: count for reason, count in model.evicted.items()},
+        "dropped": {reason.value: count for reason, count in model.dropped.items()},
         "departure": None if gone is None else {"at": gone.at + offset, "reason": gone.reason.value, "by": gone.by},
         "retry_at": _moment(model.retry_at, offset),
         "comes_at": _moment(model.comes_at, offset),

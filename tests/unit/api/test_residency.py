@@ -23,6 +23,7 @@ MODEL: dict[str, Any] = {
     "restore_s": 0.25,
     "evictions": 4,
     "evicted": {"room": 3, "idle": 1},
+    "dropped": {"room": 1, "memory": 2},
     "departure": {"at": 1000.0, "reason": "room", "by": "org/other"},
     "retry_at": None,
     "last_error": {"code": "model_load_failed", "message": "gone", "retryable": False},
@@ -46,6 +47,7 @@ def test_a_model_tells_what_it_takes_and_why_it_left() -> None:
     [model] = WorkerObject.model_validate(worker_object(worker, lambda _: True)).models
     assert (model.bytes.host, model.bytes.estimate, model.restores.count, model.loads.last_s) == (100, 90, 3, 1.5)
     assert model.evictions.by_reason == {"room": 3, "idle": 1}
+    assert (model.drops.count, model.drops.by_reason) == (3, {"room": 1, "memory": 2})
     assert model.evictions.last is not None
     assert model.evictions.last.at == datetime.fromtimestamp(1000, UTC)
     assert (model.evictions.last.reason, model.evictions.last.for_model) == ("room", "org/other")

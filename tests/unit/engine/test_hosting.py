@@ -49,6 +49,19 @@ def test_a_model_too_large_for_host_memory_is_unloaded(make_residency: MakeResid
     assert (state(residency, "a").phase, residency.snapshot()[1].host) == (Phase.ABSENT, 0)
 
 
+def test_a_model_that_cannot_park_sends_nobody_out_of_host_memory(make_residency: MakeResidency) -> None:
+    residency = make_residency({"a": PARKS, "b": {"bytes": 700}, "c": PARKS}, host_bytes=1000)
+    held(residency, "a", *["b"] * 20, "c")
+    assert [state(residency, name).phase for name in "ab"] == [Phase.PARKED, Phase.ABSENT]
+
+
+def test_what_is_dropped_from_host_memory_is_counted(make_residency: MakeResidency, watching: Watching) -> None:
+    residency = make_residency({"a": PARKS, "b": PARKS, "c": {"bytes": 600}}, host_bytes=600)
+    held(residency, "a", *["b"] * 20, "c")
+    watching.until("left", "b")
+    assert (state(residency, "a").dropped, state(residency, "b").dropped) == ({Reason.ROOM: 1}, {})
+
+
 def test_a_family_that_cannot_park_is_unloaded(make_residency: MakeResidency) -> None:
     residency = make_residency({"a": {"bytes": 600}, "b": PARKS}, host_bytes=1000)
     held(residency, "a", "b")
@@ -107,6 +120,7 @@ def test_a_batch_without_memory_on_a_cpu_gets_that_of_parked_models(make_residen
     held(residency, "a", "b")
     assert residency.relieve()
     assert (state(residency, "a").phase, state(residency, "b").phase) == (Phase.ABSENT, Phase.RESIDENT)
+    assert state(residency, "a").dropped == {Reason.MEMORY: 1}
     assert residency.relieve()
     assert (state(residency, "b").phase, residency.snapshot()[1].host) == (Phase.ABSENT, 0)
     assert state(residency, "b").evicted == {Reason.MEMORY: 1}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from engine.adapters.base import Place
-from engine.device import FakeDevice
+from engine.device import CpuDevice, FakeDevice
 from engine.errors import LoadReason, ModelTooLarge
 from engine.eviction import EvictionPolicy
 from engine.placement import Placement
@@ -164,6 +164,17 @@ def test_what_is_idle_leaves_where_another_worker_waits_for_room(placement: Plac
     assert placement.next_idle(100.0) == (None, None)
     pool.waited_for = 9_950
     assert placement.next_idle(100.0) == (slot, None)
+
+
+def test_on_a_cpu_what_is_parked_goes_before_what_is_there(pool: Pool) -> None:
+    placement = Placement(CpuDevice(), 1000, (), EvictionPolicy(min_stay_s=0.0), account=pool, host_bytes=500)
+    there(placement, "a", 100)
+    parked = placement.slot("parked")
+    parked.phase, parked.host = Phase.PARKED, 300
+    pool.total = 50
+    placement.ledger.refresh()
+    assert placement.next_idle(100.0) == (parked, None)
+    assert placement.why_idle(parked) is Reason.OVER
 
 
 @pytest.mark.parametrize("why", [{"leases": 1}, {"work": True}, {"pinned": True}])

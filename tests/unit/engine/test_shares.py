@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import count
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.account import Share
+from engine.device import FakeDevice
 from engine.memory import Memory, Use
+from engine.shared_account import SharedAccount
 from engine.shares import fits, foreign, room, tell_foreign, together
 
 BYTES = st.integers(0, 1000)
@@ -54,6 +59,17 @@ def test_there_is_room_for_exactly_what_fits(mine: Share, others: Share, free: i
 @given(SHARES, SHARES, BYTES)
 def test_holding_no_more_than_before_always_fits(mine: Share, others: Share, less: int) -> None:
     assert fits(Share(max(0, mine.held - less)), mine, others, Memory(10, 0, 0), 10)
+
+
+def test_a_process_is_short_of_what_it_was_given_and_finds_taken(tmp_path: Path) -> None:
+    device = FakeDevice(1000)
+    account = SharedAccount(device, tmp_path / "ledger", reserve=40, clock=count(step=10).__next__)
+    assert account.hold(Share(600, 200))
+    device.foreign = 760
+    assert account.short(0) == 0
+    device.foreign = 860
+    assert (account.short(0), account.short(70)) == (100, 30)
+    account.close()
 
 
 def test_a_reserve_that_is_used_by_others_is_not_kept_twice() -> None:

@@ -88,6 +88,9 @@ class Pool:
     def pressed(self, gives: int) -> bool:
         return self.room() < self.waited_for <= self.room() + gives + self.taken
 
+    def short(self, taken: int) -> int:
+        return max(0, self.share.held - self.total)
+
     def others(self) -> Share:
         return Share(self.taken, 0)
 

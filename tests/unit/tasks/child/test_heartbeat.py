@@ -70,6 +70,7 @@ def test_a_model_tells_all_that_it_takes_and_why_it_left() -> None:
         restores=2,
         restore_s=0.25,
         evicted={Reason.ROOM: 1},
+        dropped={Reason.MEMORY: 2},
         departure=Departure(45.0, Reason.ROOM, "other"),
         retry_at=55.0,
         comes_at=56.0,
@@ -78,6 +79,7 @@ def test_a_model_tells_all_that_it_takes_and_why_it_left() -> None:
     [told] = beat(gone)["models"]
     assert (told["estimate"], told["activations"], told["host_bytes"]) == (8, 3, 9)
     assert (told["restores"], told["restore_s"], told["evicted"]) == (2, 0.25, {"room": 1})
+    assert told["dropped"] == {"memory": 2}
     assert told["departure"] == {"at": 995.0, "reason": "room", "by": "other"}
     assert (told["retry_at"], told["comes_at"]) == (1_005.0, 1_006.0)
     assert (told["work"]["passes"], len(told["work"]["ratios"])) == (2, len(beat()["ratio_le"]) + 1)
