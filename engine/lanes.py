@@ -184,7 +184,7 @@ class Lanes:
         shy = batch.lane is Lane.BULK and self.scheduler.expects(means.clock())
         threads = means.threads(busy=shy or self._busy())
         predicted = means.costs.predict(model, means.roster[model].spec, lengths, padded=padded, threads=threads)
-        run = Run(batch, self.place, adapter, lent, threads, predicted, padded)
+        run = Run(replace(batch, padded=padded), self.place, adapter, lent, threads, predicted, padded)
         means.hand.begin(run)
         self.settle_model(model)
         return run

@@ -54,7 +54,7 @@ class Passes:
     @property
     def stats(self) -> BatchStats:
         """A copy of the totals over all models."""
-        return replace(self._stats, extra=dict(self._stats.extra))
+        return replace(self._stats)
 
     def of_model(self, model: str) -> ModelWork | None:
         """The totals of one model; None if nothing of it ever ran."""

@@ -7,7 +7,7 @@ device-milliseconds. Lengths are in the model's own unit (tokens for texts), spe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from catalog.terms import Lane, Verb
@@ -75,7 +75,8 @@ class Batch:
     """The items of one forward pass: one model, one verb, one group of options that may mix.
 
     A `step` takes the sequences in it one token further, or reads more of their prompts. `shares` says what part of the
-    pass each entry is, by predicted cost; empty stands for equal parts.
+    pass each entry is, by predicted cost; empty stands for equal parts. `padded` tells, once it runs, whether the model
+    fills every entry up to the longest.
     """
 
     id: int
@@ -85,6 +86,7 @@ class Batch:
     alone: bool = False
     step: bool = False
     shares: tuple[float, ...] = ()
+    padded: bool = True
 
     @property
     def parts(self) -> tuple[float, ...]:
@@ -101,6 +103,13 @@ class Batch:
     def padded_length(self) -> int:
         """The length every entry is padded to."""
         return max((entry.item.length for entry in self.entries), default=0)
+
+    @property
+    def computed(self) -> int:
+        """The tokens that the model computes, padding included. Of no meaning for a step."""
+        if self.padded:
+            return len(self.entries) * self.padded_length
+        return sum(entry.item.length for entry in self.entries)
 
     @property
     def cost_ms(self) -> float:
@@ -177,4 +186,3 @@ class BatchStats:
     real_tokens: int = 0
     padded_tokens: int = 0
     device_s: float = 0.0
-    extra: dict[str, float] = field(default_factory=dict)

@@ -51,11 +51,11 @@ class Tally:
         self._ended: Counter[tuple[str, ...]] = Counter()
 
     def batch(self, batch: Batch) -> None:
-        """Count a batch by its items, and by its tokens with padding."""
+        """Count a batch by its items, and by the tokens that were computed: with padding where there was any."""
         key = (batch.verb.value,)
         with self._lock:
             _of(self._items, key, ITEMS).add(len(batch.entries))
-            _of(self._tokens, key, TOKENS).add(len(batch.entries) * batch.padded_length)
+            _of(self._tokens, key, TOKENS).add(batch.computed)
 
     def ended(self, completion: Completion, state: State, commit_s: float) -> None:
         """Count a job whose end is written. `commit_s` is what the writing took, which its timings cannot hold."""

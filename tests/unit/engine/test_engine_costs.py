@@ -117,6 +117,7 @@ def test_a_model_that_pads_nothing_takes_any_lengths_in_one_batch(
     assert (state.work.real_tokens, state.work.padded_tokens) == (300, 300)
     assert state.work.predicted_s == pytest.approx((1.0 + 300.0) / 1000)
     assert not book.told[0].padded
+    assert recorder.ended[0].computed == 300
 
 
 def test_the_same_lengths_are_kept_apart_where_the_model_pads(

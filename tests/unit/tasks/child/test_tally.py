@@ -54,15 +54,18 @@ def test_lanes_are_counted_apart(make_submission: MakeSubmission) -> None:
     assert {tuple(row[:2]) for row in tally.told()["stages"]["of"]} == {("encode", "bulk"), ("encode", "interactive")}
 
 
-def test_a_batch_counts_its_items_and_its_tokens_with_padding() -> None:
+def test_a_batch_counts_its_items_and_its_tokens_with_padding_where_there_is_any() -> None:
     items = tuple(Item(index, {}, length, 1.0) for index, length in enumerate((10, 90, 40)))
     work = Work("w", "m", Verb.ENCODE, items, None, Lane.BULK, 5, 0.0)
     tally = Tally()
-    tally.batch(Batch(1, "m", Verb.ENCODE, tuple(Entry(work, item) for item in items)))
+    batch = Batch(1, "m", Verb.ENCODE, tuple(Entry(work, item) for item in items))
+    tally.batch(batch)
     told = tally.told()
     [[verb, counts, total]] = told["batch_items"]["of"]
     assert (verb, counts[told["batch_items"]["le"].index(4)], total) == ("encode", 1, 3)
     assert told["batch_tokens"]["of"][0][2] == 3 * 90
+    tally.batch(replace(batch, padded=False))
+    assert tally.told()["batch_tokens"]["of"][0][2] == 3 * 90 + 140
 
 
 def test_what_is_told_of_every_verb_and_lane_is_small(make_submission: MakeSubmission) -> None:
