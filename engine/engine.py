@@ -115,7 +115,7 @@ class Engine:
     def start(self) -> None:
         """Begin to load and compute. Raises UnknownModel for a name in `preload` that the catalog does not know."""
         for name in (*self._limits.pinned, *self._limits.preload):
-            self._residency.want(self._roster.key(name))
+            self._residency.preload(self._roster.key(name))
         self._residency.start(self._limits.loaders)
         for lanes in self._lanes.values():
             lanes.start()

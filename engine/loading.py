@@ -271,7 +271,7 @@ class Loading:
         with self._changed:
             slot.loaded = self._clock()
             self._placement.book(slot).hold(slot.model, size, slot.floor)
-            slot.phase = Phase.RESIDENT
+            slot.phase, slot.early = Phase.RESIDENT, False
 
     def _settle(self, slot: Slot, failure: EngineError | None) -> None:
         """Note how a load ended, and tell."""
@@ -303,6 +303,7 @@ class Loading:
         self._placement.book(slot).free(slot.model)
         slot.phase = Phase.FAILED
         slot.work = False
+        slot.early = slot.early and isinstance(failure, LoadFailed)
         slot.starved = None
         slot.retry = now + (COOL_DOWN_S[failure.reason] if isinstance(failure, LoadFailed) else math.inf)
         if isinstance(failure, LoadFailed) and failure.reason in _READ_ANEW:

@@ -17,7 +17,7 @@ from catalog.weights import locate, locate_here
 from engine.account import Account, SoleAccount
 from engine.adapters.base import Adapter
 from engine.device import Device
-from engine.errors import EngineError, LoadFailed, ModelTooLarge
+from engine.errors import EngineError, LoadFailed, LoadReason, ModelTooLarge
 from engine.eviction import DEFAULT_EVICTION, EvictionPolicy
 from engine.failures import COOL_DOWN_S
 from engine.ledger import Ledger
@@ -77,12 +77,13 @@ class Residency:
         self.ledger = self._placement.ledger
         self._slots = self._placement.slots
         self._clock = clock
-        self._early = dict.fromkeys((*pins, *(spec.id for spec in stays)))
         self._lock = lock or threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._loading = Loading(
             self._placement, models, device, watcher, self._changed, clock=clock, floor_tokens=floor_tokens, find=find
         )
+        for model in (*pins, *(spec.id for spec in stays)):
+            self.preload(model)
         self._survey = Survey(models, device, self.ledger, pins, floor_tokens, find_here, self._idle)
 
     @property
@@ -98,8 +99,6 @@ class Residency:
 
     def start(self, loaders: int = 1) -> None:
         """Begin to load what is wanted, at most `loaders` models at once; those that are pinned or preloaded first."""
-        for model in self._early:
-            self.want(model)
         self._loading.start(loaders)
         self._survey.start()
 
@@ -117,6 +116,13 @@ class Residency:
             self._ask(slot, BULK_PATIENCE_S if lane is Lane.BULK else 0.0)
             slot.work = True
 
+    def preload(self, model: str) -> None:
+        """Load it though nobody waits for it, as soon as that can be done. One that fails is tried again by itself."""
+        with self._lock:
+            slot = self._placement.slot(model)
+            self._ask(slot, 0.0)
+            slot.early = slot.phase is not Phase.RESIDENT
+
     def unwant(self, model: str) -> None:
         """No work waits for this model any more."""
         with self._lock:
@@ -130,6 +136,7 @@ class Residency:
             if slot.phase is Phase.ABSENT:
                 slot.phase, slot.error, slot.work = Phase.FAILED, error, False
                 slot.retry = self._clock() + COOL_DOWN_S[error.reason]
+                slot.early = slot.early and error.reason is not LoadReason.TIMEOUT
 
     def refusal(self, model: str) -> EngineError | None:
         """Why the model cannot be had now: it can never fit, or it failed and has not cooled down yet."""
@@ -256,8 +263,8 @@ class Residency:
     def _idle(self) -> bool:
         """Whether nothing is being loaded and nobody waits for a load."""
         with self._lock:
-            slots = self._slots.values()
-            return not any(s.phase is Phase.LOADING or (s.wanted and s.phase is not Phase.RESIDENT) for s in slots)
+            now = self._clock()
+            return not any(s.phase is Phase.LOADING or s.loadable(now) for s in self._slots.values())
 
     def _ask(self, slot: Slot, patience: float) -> None:
         if not slot.wanted:

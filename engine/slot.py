@@ -38,9 +38,10 @@ class Watcher(Protocol):
 class Slot:
     """One model. `asked` is since when it is wanted without being there; `patience` delays it behind others.
 
-    It is wanted while work waits for it (`work`) or threads do (`waiters`). `measured` is what its weights took when it
-    was last loaded, `host` what they take in host memory while it is parked, or on its way back from there. `again` is
-    when a load for which the device had no room may be tried once more, `starved` since when there is none.
+    It is wanted while work waits for it (`work`), threads do (`waiters`), or it was to be there from the start and has
+    not come yet (`early`). `measured` is what its weights took when it was last loaded, `host` what they take in host
+    memory while it is parked, or on its way back from there. `again` is when a load for which the device had no room
+    may be tried once more, `starved` since when there is none.
     """
 
     model: str
@@ -58,6 +59,7 @@ class Slot:
     leases: int = 0
     work: bool = False
     waiters: int = 0
+    early: bool = False
     asked: float = 0.0
     patience: float = 0.0
     again: float = 0.0
@@ -81,7 +83,7 @@ class Slot:
     @property
     def wanted(self) -> bool:
         """Whether anybody waits for it."""
-        return self.work or self.waiters > 0
+        return self.work or self.early or self.waiters > 0
 
     @property
     def due(self) -> float:

@@ -86,24 +86,6 @@ def test_models_that_their_specs_preload_or_pin_are_there_at_once(
     assert [state(residency, name).phase for name in ("first", "kept")] == [Phase.ABSENT, Phase.RESIDENT]
 
 
-def test_what_is_idle_leaves_where_somebody_else_grows_into_its_room(
-    make_residency: MakeResidency, watching: Watching
-) -> None:
-    device = FakeDevice(1000)
-    models = {"busy": {"bytes": 300}, "first": {"bytes": 300}, "second": {"bytes": 300}}
-    residency = make_residency(models, device=device)
-    residency.acquire("busy", PATIENCE_S)
-    held(residency, "first", "second")
-    device.foreign = 250
-    watching.until("left", "first")
-    assert state(residency, "first").evicted == {Reason.OVER: 1}
-    # A look at the device later, what stays fits again.
-    watching.never("left", "second", 1.2)
-    device.foreign = 1000
-    watching.until("left", "second")
-    watching.never("left", "busy", 0.0)
-
-
 def test_an_eviction_says_why_and_for_whom(make_residency: MakeResidency, watching: Watching) -> None:
     residency = make_residency({"a": {"bytes": 600}, "b": {"bytes": 600}}, clock=time.monotonic)
     held(residency, "a", "b")
