@@ -17,6 +17,7 @@ from engine.types import Batch, Entry, Finished, Outcome, Work
 class Run:
     """A pass in flight: the adapter it holds, the activation bytes it was lent, the threads it may use.
 
+    `items` is how many are computed at once, 0 for all; `lacking` the bytes that it waits for.
     `crowded` turns true once another pass has run beside it where it runs.
     """
 
@@ -28,6 +29,8 @@ class Run:
     predicted_ms: float
     padded: bool = True
     crowded: bool = False
+    items: int = 0
+    lacking: int = 0
     owners: dict[str, Progress] = field(default_factory=dict)
 
 

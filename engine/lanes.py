@@ -20,6 +20,7 @@ from engine.costs import Pass
 from engine.device import DeviceKind
 from engine.errors import DeadlinePassed, DeviceLost
 from engine.hand import Run
+from engine.lending import Waiting, borrow
 from engine.means import Means
 from engine.passes import Lesson, PassRan
 from engine.runner import Came, run_batch
@@ -51,6 +52,7 @@ class Lanes:
         self._settled = settled
         self.others = others
         self._wake = threading.Condition(means.lock)
+        self._waiting = Waiting(means, place)
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -91,6 +93,7 @@ class Lanes:
     def wake(self) -> None:
         """Something may run now that could not before."""
         self._wake.notify()
+        self._waiting.memory_back()
 
     def wake_all(self) -> None:
         """It may be time to end."""
@@ -178,13 +181,15 @@ class Lanes:
             raise RuntimeError(f"{model} was ready and cannot be leased")
         padded = not adapter.unpadded
         bounds = means.roster.bounds(model, padded)
-        lent = means.residency.per_token(model) * bounds.computed(lengths)
-        means.residency.book(model).lend(lent, model)
+        per_token = means.residency.per_token(model)
+        lent, items = borrow(means.residency.book(model), model, per_token, lengths, bounds.computed(lengths))
         # Interactive work that comes beside a bulk batch finds cores of its own.
         shy = batch.lane is Lane.BULK and self.scheduler.expects(means.clock())
         threads = means.threads(busy=shy or self._busy())
         predicted = means.costs.predict(model, means.roster[model].spec, lengths, padded=padded, threads=threads)
         run = Run(replace(batch, padded=padded), self.place, adapter, lent, threads, predicted, padded)
+        if items < len(lengths):
+            run.items, run.lacking = max(1, items), 0 if items else per_token * max(lengths)
         means.hand.begin(run)
         self.settle_model(model)
         return run
@@ -217,13 +222,16 @@ class Lanes:
 
     def _compute(self, run: Run) -> None:
         means = self._means
+        if run.lacking:
+            self._waiting.until_lent(run)
         began = means.start(run)
         try:
             came = run_batch(
                 run.adapter,
                 run.batch,
                 clear=partial(means.device.clear, thorough=True),
-                relieve=means.relief(self.place),
+                relieve=means.relief(run.batch.model),
+                items=run.items,
             )
         except DeviceLost as error:
             # Lost first: no other lane may start on the device that is about to be given up.

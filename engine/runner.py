@@ -37,11 +37,20 @@ class Came:
     clean: bool
 
 
-def run_batch(adapter: Adapter, batch: Batch, *, clear: Callable[[], None], relieve: Callable[[], bool]) -> Came:
+def run_batch(
+    adapter: Adapter, batch: Batch, *, clear: Callable[[], None], relieve: Callable[[], bool], items: int = 0
+) -> Came:
     """One outcome per entry, in order, whatever the adapter does. Raises DeviceLost, and nothing else.
 
-    `clear` gives cached memory back to the device; `relieve` evicts an idle model, False when there is none.
+    `clear` gives cached memory back to the device; `relieve` evicts an idle model, False when there is none. `items` is
+    how many entries there is room for at once, 0 for all of them.
     """
+    if 0 < items < len(batch.entries):
+        outcomes: list[Outcome] = []
+        for first in range(0, len(batch.entries), items):
+            part = replace(batch, entries=batch.entries[first : first + items], shares=())
+            outcomes += run_batch(adapter, part, clear=clear, relieve=relieve).outcomes
+        return Came(outcomes, clean=False)
     result = _run(adapter, batch)
     clean = not isinstance(result, EngineError)
     if isinstance(result, OutOfMemory):

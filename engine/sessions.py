@@ -265,7 +265,7 @@ class Sessions:
                     session.blocked = not session.sittings
                     return False
             # Nobody has anything to give back: make room, or the sequence never runs.
-            if not means.residency.relieve():
+            if not means.residency.relieve(session.model):
                 break
         error = OutOfMemory(
             f"{sequence.prompt} tokens and {sequence.most} new ones take {need} bytes of cache in {session.model}; the "
@@ -289,7 +289,10 @@ class Sessions:
         began = means.start(run)
         try:
             came = run_step(
-                adapter, plan.parts, clear=partial(means.device.clear, thorough=True), relieve=means.residency.relieve
+                adapter,
+                plan.parts,
+                clear=partial(means.device.clear, thorough=True),
+                relieve=means.relief(session.model),
             )
         except DeviceLost as error:
             # Lost first: no other lane may start on the device that is about to be given up.
@@ -337,6 +340,16 @@ class Sessions:
         plan = plan_step(session.sittings, cost, limits)
         if plan.alone and means.hand.running:
             return None
+        book = means.residency.book(session.model)
+        if not book.try_lend(per_token * plan.tokens, session.model):
+            # The refusal has brought the account's word up to date.
+            room = max(0, book.lendable) // per_token
+            plan = plan_step(session.sittings, cost, replace(limits, tokens=max(room, LEAST_READ)))
+            if not book.try_lend(per_token * plan.tokens, session.model):
+                if means.hand.running:
+                    session.blocked = True
+                    return None
+                book.lend(per_token * plan.tokens, session.model)
         session.turn += 1
         for sitting in plan.sittings:
             sitting.turn = session.turn
@@ -353,7 +366,6 @@ class Sessions:
             shares=tuple([ms / whole for ms in plan.shares]) if whole > 0 else (),
         )
         lent = per_token * plan.tokens
-        means.residency.book(session.model).lend(lent, session.model)
         threads = means.threads(busy=self._busy(session))
         run = Run(batch, self._place, adapter, lent, threads, plan.cost_ms, padded=False)
         means.hand.begin(run)

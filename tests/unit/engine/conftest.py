@@ -14,6 +14,7 @@ from catalog.loader import Catalog
 from catalog.options import EncodeOptions
 from catalog.schema import CostCoefficients, EncodeFacts, Spec, Tasks
 from catalog.terms import Lane, Verb
+from engine.account import Account
 from engine.adapters.base import LoadOptions, Part
 from engine.adapters.fake_generator import FakeGeneratorAdapter
 from engine.device import Device, FakeDevice
@@ -131,12 +132,19 @@ def make_engine(recorder: Recorder, make_spec: MakeSpec) -> Iterator[MakeEngine]
         device: Device | None = None,
         eviction: EvictionPolicy = EvictionPolicy(min_stay_s=0.0),  # noqa: B008 - frozen
         started: bool = True,
+        account: Account | None = None,
         **limits: Any,
     ) -> Engine:
         catalog = Catalog([make_spec(name, **options) for name, options in (models or {"m": {}}).items()])
         values = {"budget_bytes": 1000, "lanes": 1} | limits
         engine = Engine(
-            catalog, device or FakeDevice(), EngineLimits(**values), recorder, eviction=eviction, find=lambda _: None
+            catalog,
+            device or FakeDevice(),
+            EngineLimits(**values),
+            recorder,
+            eviction=eviction,
+            find=lambda _: None,
+            account=account,
         )
         engines.append(engine)
         if started:

@@ -196,7 +196,7 @@ def test_a_step_that_reads_and_makes_teaches_both_their_predicted_parts(sit: Sit
     step, read = sorted(lessons(plan, COST), key=lambda lesson: lesson.part)
     assert (step.kind, list(step.lengths), read.kind, list(read.lengths)) == (Pass.STEP, [10], Pass.READ, [100])
     # 4 + 1 by itself, 2 + 10 by itself, and 4 + 1 + 10 together.
-    assert (step.part, read.part) == (pytest.approx(5 / 15), pytest.approx(12 / 15))
+    assert [step.part, read.part] == pytest.approx([5 / 15, 12 / 15])
 
 
 def test_nothing_is_taught_where_nothing_is_known(sit: Sit) -> None:
