@@ -122,8 +122,8 @@ def _met(adapter: Adapter, call: Callable[[], None]) -> EngineError | None:
     # Not only Exception: panics of Rust libraries and exits are none.
     except BaseException as error:
         failure = load_failure(adapter.spec.id, error)
-        if isinstance(failure, LoadFailed) and failure.reason is LoadReason.UNKNOWN:
-            log.warning("%s could not be loaded", adapter.spec.id, exc_info=True)
+        if failure is not error and isinstance(failure, LoadFailed) and failure.reason is LoadReason.UNKNOWN:
+            log.warning("bringing %s met an error that nobody foresaw", adapter.spec.id, exc_info=True)
         let_go(error)
         return failure
     return None
