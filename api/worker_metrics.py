@@ -143,12 +143,11 @@ def _of_models(workers: Sequence[Worker]) -> Iterable[Metric]:
     for worker, model in _models(workers):
         for reason, count in (model.get("evicted") or {}).items():
             evictions.add_metric([worker.name, str(model["key"]), reason], count)
-        counts = (model.get("work") or {}).get("ratios")
+        work = model.get("work") or {}
+        counts = work.get("ratios")
         if counts and len(counts) == len(worker.ratio_le) + 1:
-            # The sum of the ratios is not known, and nothing should be made of it.
             labels = [worker.name, str(model["key"])]
-            ratios.add_metric(labels, _buckets(worker.ratio_le, counts), None)
-            ratios.add_sample(f"{ratios.name}_count", dict(zip(OF_MODEL, labels, strict=True)), sum(counts))
+            ratios.add_metric(labels, _buckets(worker.ratio_le, counts), work.get("ratio_sum"))
     yield evictions
     yield ratios
 

@@ -71,9 +71,11 @@ class Passes:
         stats.padded_tokens += padded
         stats.device_s += ran.seconds
         work = self._of_model.get(ran.model) or ModelWork()
-        ratios = list(work.ratios)
+        ratios, ratio_sum = list(work.ratios), work.ratio_sum
         if ran.predicted_ms > 0:
-            ratios[bisect_left(RATIOS, ran.seconds * 1000.0 / ran.predicted_ms)] += 1
+            ratio = ran.seconds * 1000.0 / ran.predicted_ms
+            ratios[bisect_left(RATIOS, ratio)] += 1
+            ratio_sum += ratio
         self._of_model[ran.model] = ModelWork(
             passes=work.passes + 1,
             items=work.items + ran.items,
@@ -82,6 +84,7 @@ class Passes:
             seconds=work.seconds + ran.seconds,
             predicted_s=work.predicted_s + ran.predicted_ms / 1000.0,
             ratios=tuple(ratios),
+            ratio_sum=ratio_sum,
         )
         for lesson in ran.teaches:
             seconds = lesson.part * ran.seconds

@@ -27,7 +27,10 @@ RATIOS = (0.25, 0.5, 0.67, 0.8, 0.91, 1.1, 1.25, 1.5, 2.0, 4.0)
 
 @dataclass(frozen=True, slots=True)
 class ModelWork:
-    """Running totals of one model's passes. `ratios` counts them by actual over predicted time, classes of RATIOS."""
+    """Running totals of one model's passes.
+
+    `ratios` counts them by actual over predicted time, in classes of RATIOS; `ratio_sum` is the sum of these.
+    """
 
     passes: int = 0
     items: int = 0
@@ -36,6 +39,7 @@ class ModelWork:
     seconds: float = 0.0
     predicted_s: float = 0.0
     ratios: tuple[int, ...] = (0,) * (len(RATIOS) + 1)
+    ratio_sum: float = 0.0
 
 
 class Reason(StrEnum):

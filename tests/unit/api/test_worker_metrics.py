@@ -31,7 +31,14 @@ def worker(**changes: Any) -> Worker:
                 "loads": 2,
                 "evicted": {"room": 3},
                 "load_s": 0.5,
-                "work": {"passes": 4, "items": 9, "seconds": 0.5, "predicted_s": 0.4, "ratios": [1, 3, 0]},
+                "work": {
+                    "passes": 4,
+                    "items": 9,
+                    "seconds": 0.5,
+                    "predicted_s": 0.4,
+                    "ratios": [1, 3, 0],
+                    "ratio_sum": 4.25,
+                },
             },
             {"key": "org/n", "state": "absent", "load_s": 0.0},
         ],
@@ -125,6 +132,7 @@ def test_predicted_against_actual_is_a_histogram_of_each_model() -> None:
     buckets = [found.of("roost_model_cost_ratio_bucket", "w1", "org/m", le) for le in ("0.8", "1.25", "+Inf")]
     assert buckets == [1.0, 4.0, 4.0]
     assert found.of("roost_model_cost_ratio_count", "w1", "org/m") == 4.0
+    assert found.of("roost_model_cost_ratio_sum", "w1", "org/m") == 4.25
 
 
 def test_the_stages_of_jobs_are_histograms_whose_buckets_hold_those_below() -> None:

@@ -66,6 +66,7 @@ def test_a_pass_is_counted_by_actual_over_predicted(make_spec: MakeSpec, seconds
     work = passes.of_model("m")
     assert work is not None
     assert [i for i, count in enumerate(work.ratios) if count] == [place]
+    assert work.ratio_sum == pytest.approx(100 * seconds)
 
 
 def test_a_pass_without_trouble_teaches_the_cost_book(make_spec: MakeSpec) -> None:
