@@ -140,7 +140,7 @@ for _ = 1, tonumber(ARGV[3]) do
       end
       open = more
     end
-    local left = false
+    local left, gone = false, 0
     for _, model in ipairs(models) do
       local count = served[model] or 0
       if count > 0 and model ~= '' then redis.call('LTRIM', tally, count, -1) end
@@ -149,9 +149,16 @@ for _ = 1, tonumber(ARGV[3]) do
           left = true
           if count > 0 and model ~= '' then redis.call('ZADD', index, 'XX', now, model) end
         elseif model ~= '' then
-          redis.call('ZREM', index, model)
+          gone = gone + redis.call('ZREM', index, model)
         end
       end
+    end
+    if gone > 0 then
+      local others = redis.call('ZCARD', index)
+      -- Of more models than one pull looks at, the rest is for the next one.
+      if others > 0 and gone + others > {MODELS_MOST} then left = true end
+      -- Tokens without messages are what another program left here, by emptying a list of ours.
+      if others == 0 then redis.call('DEL', tally) end
     end
     if left then ring(bell) end
   end
@@ -183,12 +190,12 @@ for i = 2, #KEYS do
 end
 local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
-  local until_s = tonumber(string.match(all[i + 1], '^[%d.]+'))
-  if until_s < now then
+  local until_s, said = string.match(all[i + 1], '^([%d.]+) (.*)$')
+  if (tonumber(until_s) or 0) < now then
     redis.call('HDEL', KEYS[1], all[i])
   elseif all[i] ~= ARGV[1] then
     places[#places + 1] = all[i]
-    places[#places + 1] = string.sub(all[i + 1], string.find(all[i + 1], ' ') + 1)
+    places[#places + 1] = said
   end
 end
 return {{waiting, places}}
@@ -204,7 +211,8 @@ else
 end
 local others, all = 0, redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
-  if all[i] ~= ARGV[1] and tonumber(string.match(all[i + 1], '^[%d.]+')) >= now then others = others + 1 end
+  local until_s = tonumber(string.match(all[i + 1], '^[%d.]+') or '')
+  if all[i] ~= ARGV[1] and until_s and until_s >= now then others = others + 1 end
 end
 return others
 """

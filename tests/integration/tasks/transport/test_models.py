@@ -16,8 +16,10 @@ from tasks.envelope import envelope
 from tasks.messages import Submission
 from tasks.pull_script import (
     ACK,
+    MODELS_MOST,
     PLACE,
     PULL,
+    PULL_MOST,
     PURGE,
     RESTORE,
     SURVEY,
@@ -157,6 +159,38 @@ def test_a_bell_rings_again_only_for_what_was_left_of_the_models_asked_for(broke
     assert not broker.client.exists(keys.bell(QUEUE))
     broker.pull(1, "theirs", named=True, ring=[keys.own_bell("home")])
     assert broker.client.llen(keys.bell(QUEUE)) == broker.client.llen(keys.own_bell("home")) == 1
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_bell_rings_again_for_models_beyond_those_that_one_pull_looks_at(
+    broker: Broker, publisher: Publisher, new_job: NewJob, named: bool
+) -> None:
+    """Sent in one go, as by the sweeper after the broker lost its data, so with one ring for all of them."""
+    publisher.publish_now([new_job(model=f"m{number}") for number in range(MODELS_MOST + 10)])
+    pulled = 0
+    while broker.client.rpop(keys.bell(QUEUE)) is not None:
+        models = [one.model for one in broker.survey(QUEUE).waiting] if named else []
+        pulled += len(broker.pull(PULL_MOST, *models, named=named))
+    assert pulled == MODELS_MOST + 10
+
+
+def test_a_count_that_another_program_left_wrong_is_mended_when_the_models_are_gone(
+    broker: Broker, publish: Publish
+) -> None:
+    publish("a", 3)
+    publish("b", 1)
+    broker.client.delete(keys.messages(QUEUE, "a"))
+    broker.pull(9)
+    assert broker.client.keys(f"*{QUEUE}*") == [keys.bell(QUEUE).encode()]
+
+
+@pytest.mark.parametrize("data", ["", "soon", "4e9", "99999999999"])
+def test_a_place_that_says_nothing_of_its_end_is_of_nobody(broker: Broker, publish: Publish, data: str) -> None:
+    broker.client.hset(keys.PLACES, "strange", data)
+    publish("a", 1)
+    survey = broker.survey(QUEUE)
+    assert (survey.places, len(survey.waiting)) == ((), 1)
+    broker.place("me", pack_place({}, 0.0))
 
 
 def test_an_own_bell_keeps_one_token_and_not_for_ever(broker: Broker) -> None:
