@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,12 +26,14 @@ class Place:
     """What a live worker says of itself.
 
     `models` are those that it has, loads, or holds jobs of, with what a load takes in seconds where that is known;
-    `busy_ms` is what it has to do before it can begin with anything that still waits.
+    `busy_ms` is what it has to do before it can begin with anything that still waits. `declined` are models that it saw
+    waiting and cannot have now.
     """
 
     worker: str
     models: Mapping[str, float | None]
     busy_ms: float = 0.0
+    declined: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +52,10 @@ class Choice:
     ring: tuple[str, ...] = ()
 
 
-def pack_place(models: Mapping[str, float | None], busy_ms: float) -> bytes:
+def pack_place(models: Mapping[str, float | None], busy_ms: float, declined: Iterable[str] = ()) -> bytes:
     """A worker's place as it lies in Valkey."""
-    packed: bytes = msgpack.packb([dict(models), busy_ms])
+    refused = sorted(declined)
+    packed: bytes = msgpack.packb([dict(models), busy_ms, *([refused] if refused else [])])
     return packed
 
 
@@ -67,7 +70,8 @@ def read_survey(queues: Sequence[str], waiting: Sequence[Any], places: Sequence[
 
 def _place(worker: str, data: bytes) -> Place:
     try:
-        models, busy_ms = msgpack.unpackb(data)
-        return Place(worker, {str(model): load_s for model, load_s in models.items()}, float(busy_ms))
+        models, busy_ms, *more = msgpack.unpackb(data)
+        declined = frozenset(map(str, more[0])) if more else frozenset[str]()
+        return Place(worker, {str(model): load_s for model, load_s in models.items()}, float(busy_ms), declined)
     except (ValueError, TypeError, AttributeError, msgpack.exceptions.UnpackException):
         return Place(worker, {})

@@ -29,6 +29,7 @@ from tasks.child.line import Line
 from tasks.child.marker import Marker
 from tasks.child.process import die_with_parent, leave_signals_to_parent
 from tasks.child.receiver import Receiver
+from tasks.child.repertoire import Repertoire
 from tasks.child.reporter import Reporter
 from tasks.child.tally import Tally
 from tasks.child.wakes import Wakes
@@ -91,6 +92,7 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
         tally=tally,
         batch_items=settings.batch_items,
         lost=receiver.losses,
+        heard=Repertoire(catalog.keys, line.send).look,
     )
 
     engine.start()

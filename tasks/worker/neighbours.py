@@ -7,7 +7,7 @@ reason to leave a message alone. What is told is a hint for the next pulls; a st
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tasks.pull_script import Plan
@@ -24,6 +24,9 @@ LEASE_S = 3.0
 LOOK_AGAIN_S = 0.05
 """After leaving something to others an idle worker looks so soon whether it is still there."""
 
+FAILED_S = 5.0
+"""A model that could not be had is left to others for so long, and then for as long as the child says so."""
+
 _JUMP_MS = 250.0
 """So much new work is told at once, not with the next renewal."""
 
@@ -36,13 +39,37 @@ class Neighbours:
         self.alone = True
         self._holding = holding
         self._residents: Mapping[str, float] = {}
-        self._told: tuple[frozenset[str], float] = (frozenset(), 0.0)
+        self._known: frozenset[str] | None = None
+        self._unable: frozenset[str] = frozenset()
+        self._failed: dict[str, float] = {}
+        self._declined: frozenset[str] = frozenset()
+        self._told: tuple[frozenset[str], frozenset[str], float] = (frozenset(), frozenset(), 0.0)
         self._look_at = float("inf")
         self._left = False
 
     def residents(self, models: Mapping[str, float]) -> None:
         """The models that the child has, with what the load of each took in seconds; none once it is gone."""
         self._residents = dict(models)
+
+    def knows(self, models: Iterable[str]) -> None:
+        """The models of a new child's catalog. Until it says so, all are taken for known."""
+        self._known, self._unable = frozenset(models), frozenset()
+
+    def unable(self, models: Iterable[str]) -> None:
+        """The models that the child cannot have now: too large for its device, or cooling down after a failure."""
+        self._unable = frozenset(models)
+
+    def failed(self, model: str, now: float) -> None:
+        """A job ended because its model could not be had here."""
+        self._failed = {other: until for other, until in self._failed.items() if until > now}
+        self._failed[model] = now + FAILED_S
+
+    def declines(self, model: str, now: float) -> bool:
+        """Whether this worker cannot have the model now, so that its jobs would fail here."""
+        if model in self._residents:
+            return False
+        unknown = self._known is not None and model not in self._known
+        return unknown or model in self._unable or self._failed.get(model, now) > now
 
     @property
     def here(self) -> Mapping[str, float | None]:
@@ -51,7 +78,9 @@ class Neighbours:
 
     def choose(self, plan: Plan, survey: Survey, now: float) -> Choice:
         """What of a plan to pull."""
-        choice = choose(plan, survey, self.here)
+        waiting = {one.model for one in survey.waiting if one.model}
+        self._declined = frozenset(model for model in waiting if self.declines(model, now))
+        choice = choose(plan, survey, self.here, self._declined)
         self._look_at = now + LOOK_AGAIN_S if choice.ring else float("inf")
         return choice
 
@@ -63,20 +92,24 @@ class Neighbours:
         """Say what is here and hear whether there is anybody else. What cannot be said now goes with the next tick."""
         if self._left:
             return
-        models, busy_ms = self.here, self._holding.busy_ms(now)
+        models, declined, busy_ms = self._models, self._declined, self._holding.busy_ms(now)
         try:
-            self.alone = delivery.place(self.name, pack_place(models, busy_ms), LEASE_S) == 0
+            self.alone = delivery.place(self.name, pack_place(models, busy_ms, declined), LEASE_S) == 0
         except Exception as error:  # noqa: BLE001 - the message loop finds out by itself what ails the broker
             log.debug("place not told: %s", type(error).__name__)
             return
-        self._told = frozenset(models), busy_ms
+        self._told = frozenset(models), declined, busy_ms
 
     def tell_changes(self, delivery: Delivery, now: float) -> None:
-        """Say so at once if a pull brought what others should know of: a model that was not here, or much work."""
+        """Say so at once if a pull brought what others should know of: a model that was not here, or much work.
+
+        Or one that this worker declines: the others must know whether anybody is left that could take it.
+        """
         if self.alone:
             return
-        models, busy_ms = self._told
-        if self._holding.busy_ms(now) > busy_ms + _JUMP_MS or not models.issuperset(self.here):
+        models, declined, busy_ms = self._told
+        more_work = self._holding.busy_ms(now) > busy_ms + _JUMP_MS
+        if more_work or not models.issuperset(self._models) or not declined.issuperset(self._declined):
             self.tell(delivery, now)
 
     def leave(self, delivery: Delivery) -> None:
@@ -86,3 +119,8 @@ class Neighbours:
             delivery.place(self.name, b"", 0.0)
         except Exception as error:  # noqa: BLE001 - the lease ends by itself
             log.debug("leaving not told: %s", type(error).__name__)
+
+    @property
+    def _models(self) -> Mapping[str, float | None]:
+        """What is told. Nothing while there is no child: what waits must not wait for one that has yet to start."""
+        return self.here if self._holding.ready else {}

@@ -34,6 +34,9 @@ _GOODBYE_S = 3.0
 _DIED = "died"
 _HUNG_S = 600.0
 """For so long a model whose load hung is not tried again by the next children."""
+UNAVAILABLE = frozenset({"model_load_failed", "model_too_large", "model_not_found"})
+"""With one of these errors a job ends whose model this worker cannot have; another one may."""
+
 _EVENTS_AT_ONCE, _EVENTS_S = 512, 0.1
 
 
@@ -226,6 +229,10 @@ class Parent:
                 self.holding.load_ended(model)
             case ["residents", models]:
                 self.neighbours.residents(models)
+            case ["knows", models]:
+                self.neighbours.knows(models)
+            case ["unable", models]:
+                self.neighbours.unable(models)
             case ["returned", ids]:
                 self._give_back([held for key in ids if (held := self.holding.get(key)) is not None])
                 self._reconsider()
@@ -252,6 +259,8 @@ class Parent:
         if held is None:
             return
         self._cancelled.discard(key)
+        if code in UNAVAILABLE:
+            self.neighbours.failed(held.model, time.monotonic())
         if self._connected:
             held.owner.conclude(status, runtime_s, code)
         else:

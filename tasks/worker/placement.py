@@ -45,10 +45,12 @@ class _Elsewhere:
     load_ms: float
 
 
-def choose(plan: Plan, survey: Survey, here: Container[str]) -> Choice:
+def choose(plan: Plan, survey: Survey, here: Container[str], declined: Container[str] = ()) -> Choice:
     """The plan by model: in each lane the best claims first, the buckets in the plan's order among equal claims.
 
-    `here` are the models that this worker has, loads or holds jobs of. A queue that is not one of jobs stays as it is.
+    `here` are the models that this worker has, loads or holds jobs of; `declined` those that it cannot have now, which
+    are left to others unless all decline them: then whoever comes may fail their jobs with the reason. A queue that is
+    not one of jobs stays as it is.
     """
     backlog_ms = _backlogs(survey)
     waiting: dict[str, list[Waiting]] = {}
@@ -61,13 +63,17 @@ def choose(plan: Plan, survey: Survey, here: Container[str]) -> Choice:
         for source in section.sources:
             by_claim: dict[Claim, list[str]] = {}
             for one in waiting.get(source.queue, ()):
-                elsewhere = _elsewhere(one.model, survey.places)
-                claim = _claim(one, one.model in here, elsewhere, backlog_ms.get(one.model, 0.0))
+                if one.model in declined and any(one.model not in place.declined for place in survey.places):
+                    claim = Claim.NONE
+                else:
+                    elsewhere = _elsewhere(one.model, survey.places)
+                    claim = _claim(one, one.model in here, elsewhere, backlog_ms.get(one.model, 0.0))
                 by_claim.setdefault(claim, []).append(one.model)
             for claim, models in by_claim.items():
                 groups[claim].append(replace(source, models=tuple(models)))
         for source in groups.pop(Claim.NONE):
-            ring |= dict.fromkeys(_homes(source.models or (), survey.places))
+            for model in source.models or ():
+                ring |= dict.fromkeys(place.worker for place in _left_to(model, survey.places))
         if sources := tuple(source for group in groups.values() for source in group):
             sections.append(Section(sources, section.room_ms, section.jobs, section.least))
     return Choice(Plan(tuple(sections), plan.cap_ms), tuple(keys.own_bell(worker) for worker in ring))
@@ -105,7 +111,7 @@ def _typical_ms(queue: str) -> float:
 
 
 def _elsewhere(model: str, places: Sequence[Place]) -> _Elsewhere | None:
-    homes = [place for place in places if model in place.models]
+    homes = _homes(model, places)
     if not homes:
         return None
     said = [load_s for place in homes if (load_s := place.models[model]) is not None]
@@ -113,5 +119,10 @@ def _elsewhere(model: str, places: Sequence[Place]) -> _Elsewhere | None:
     return _Elsewhere(min(place.busy_ms for place in homes), len(homes), load_s * 1000)
 
 
-def _homes(models: Sequence[str], places: Sequence[Place]) -> list[str]:
-    return [place.worker for place in places if any(model in place.models for model in models)]
+def _homes(model: str, places: Sequence[Place]) -> list[Place]:
+    return [place for place in places if model in place.models and model not in place.declined]
+
+
+def _left_to(model: str, places: Sequence[Place]) -> list[Place]:
+    """Who should take what this worker leaves: those that have the model, else all that could."""
+    return _homes(model, places) or [place for place in places if model not in place.declined]

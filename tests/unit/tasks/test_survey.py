@@ -19,3 +19,8 @@ def test_rows_and_places_are_read_as_they_were_told() -> None:
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x01", b"\x92\x90\x01", b"\x92\x80\xa1x", b"\x93\x80\x01\x01"])
 def test_a_place_that_cannot_be_read_has_no_models(data: bytes) -> None:
     assert read_survey([], [], [b"w", data]).places == (Place("w", {}),)
+
+
+def test_what_a_worker_declines_is_read_as_it_was_told() -> None:
+    data = pack_place({}, 0.0, {"large", "unknown"})
+    assert read_survey([], [], [b"w", data]).places == (Place("w", {}, declined=frozenset({"large", "unknown"})),)

@@ -7,7 +7,9 @@ when a child died is given up at its third attempt. No child gets ready while th
 refuses to start while there is `test:refused`.
 
 It has the stage's own model from the start. Another it has from its first batch on, and says that the load took
-`ROOST_CHILD_LOAD` seconds, which it did not.
+`ROOST_CHILD_LOAD` seconds, which it did not; unless the set `test:unloadable` has the worker's name, a space and the
+model: then the batch fails. It says that it knows all models, or those that `ROOST_CHILD_KNOWS` lists, and runs the
+jobs of others all the same.
 """
 
 from __future__ import annotations
@@ -59,6 +61,8 @@ class StandIn:
         self.note("hset", "test:child", "pid", os.getpid())
         self.send("ready", os.getpid(), Settings().lanes or 1)
         self.send("residents", self.residents)
+        if known := os.environ.get("ROOST_CHILD_KNOWS"):
+            self.send("knows", known.split(","))
         while True:
             if not self.running:
                 self.begin()
@@ -111,6 +115,8 @@ class StandIn:
         self.batch += 1
         for model in {job.model for job in self.running.values()} - set(self.residents):
             self.note("rpush", "test:loads", f"{self.name} {model}")
+            if self.books.sismember("test:unloadable", f"{self.name} {model}"):
+                continue
             self.residents[model] = self.load_s
             self.send("residents", self.residents)
         options = [{} if lost and job.options.get("once") else job.options for job, lost in taken.values()]
@@ -130,7 +136,9 @@ class StandIn:
         ended, self.running = self.running, {}
         self.send("ended", self.batch)
         failed = [key for key, job in ended.items() if job.options.get("do") == "fail"]
-        self.end([key for key in ended if key not in failed], "succeeded")
+        unloaded = [key for key, job in ended.items() if job.model not in self.residents]
+        self.end(unloaded, "failed", "model_load_failed")
+        self.end([key for key in ended if key not in failed and key not in unloaded], "succeeded")
         self.end(failed, "failed", "model_failed")
 
     def end(self, keys: list[str], status: str, code: str | None = None) -> None:

@@ -121,3 +121,34 @@ def test_a_flood_of_a_resident_model_lets_others_in(stage: Stage) -> None:
     stage.publish(other)
     stage.until(lambda: str(other.id) in stage.books.ended(), 8.0)
     assert stage.books.queued() > 0
+
+
+def test_jobs_of_a_model_that_one_worker_does_not_know_run_on_the_other(stage: Stage) -> None:
+    stage.start("one", child_knows=X)
+    stage.start("two", child_knows=f"{X},{Y}")
+    _until_both_know(stage)
+    jobs = [stage.job(model=Y) for _ in range(20)]
+    for job in jobs:
+        _run(stage, job)
+    assert {stage.books.ran()[str(job.id)] for job in jobs} == {"two"}
+
+
+def test_jobs_of_a_model_that_nobody_knows_are_taken_all_the_same(stage: Stage) -> None:
+    for name in ("one", "two"):
+        stage.start(name, child_knows=X)
+    _until_both_know(stage)
+    jobs = [stage.job(model=Y) for _ in range(20)]
+    stage.publish(*jobs)
+    stage.until(lambda: {str(job.id) for job in jobs} <= stage.books.ended().keys(), 3.0)
+
+
+@pytest.mark.usefixtures("two")
+def test_a_model_that_failed_to_load_goes_to_the_other_worker(stage: Stage) -> None:
+    stage.books.client.sadd("test:unloadable", f"one {Y}", f"two {Y}")
+    _run(stage, first := stage.job(model=Y))
+    bad = stage.books.ran()[str(first.id)]
+    stage.books.client.srem("test:unloadable", f"{'two' if bad == 'one' else 'one'} {Y}")
+    jobs = [stage.job(model=Y) for _ in range(20)]
+    stage.publish(*jobs)
+    stage.until(lambda: {str(job.id) for job in jobs} <= stage.books.ended().keys(), 3.0)
+    assert {stage.books.ended()[str(job.id)] for job in jobs} == {"succeeded"}

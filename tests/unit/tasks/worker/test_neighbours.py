@@ -13,7 +13,7 @@ from tasks.pull_script import Plan, Section, Source
 from tasks.survey import Place, Survey, Waiting
 from tasks.worker.delivery import Delivery
 from tasks.worker.holding import FRESH, Held, Holding, Limits
-from tasks.worker.neighbours import LOOK_AGAIN_S, Neighbours
+from tasks.worker.neighbours import FAILED_S, LOOK_AGAIN_S, Neighbours
 
 
 class Recorder(Delivery):
@@ -22,7 +22,7 @@ class Recorder(Delivery):
     def __init__(self, others: int = 1) -> None:
         self.others = others
         self.away = False
-        self.told: list[tuple[dict[str, Any], float] | None] = []
+        self.told: list[tuple[Any, ...] | None] = []
 
     def place(self, worker: str, data: bytes, lease_s: float) -> int:
         if self.away:
@@ -144,3 +144,51 @@ def test_busy_is_what_is_left_of_the_work_in_hand(holding: Holding[None]) -> Non
     holding.remove("large")
     busy.append(holding.busy_ms(9.1))
     assert busy == pytest.approx([1200.0, 800.0, 700.0, 600.0, 100.0])
+
+
+def _declined(neighbours: Neighbours, recorder: Recorder, *models: str, now: float = 0.0) -> Any:
+    """What is told of these models when they wait, beside a worker that has said nothing of them."""
+    plan = Plan((Section((Source("interactive.xs", 2.0),), 100.0, 10),), 100.0)
+    waiting = tuple(Waiting("interactive.xs", model, 1) for model in models)
+    neighbours.choose(plan, Survey(waiting, (Place("other", {}),)), now)
+    neighbours.tell_changes(recorder, now)
+    told = recorder.told[-1] if recorder.told else None
+    return told[2] if told and len(told) > 2 else []
+
+
+def test_what_is_declined_is_told_at_once_when_it_waits(neighbours: Neighbours) -> None:
+    recorder = Recorder()
+    neighbours.tell(recorder, 0.0)
+    neighbours.knows(["known", "large"])
+    neighbours.unable(["large", "idle"])
+    assert _declined(neighbours, recorder, "known", "large", "unknown") == ["large", "unknown"]
+
+
+def test_a_model_that_failed_is_declined_for_a_while(neighbours: Neighbours) -> None:
+    recorder = Recorder()
+    neighbours.tell(recorder, 0.0)
+    neighbours.failed("bad", 10.0)
+    assert _declined(neighbours, recorder, "bad", now=10.0) == ["bad"]
+    assert not neighbours.declines("bad", 10.0 + FAILED_S)
+
+
+def test_a_model_that_is_here_after_all_is_not_declined(neighbours: Neighbours) -> None:
+    neighbours.unable(["back"])
+    neighbours.residents({"back": 1.0})
+    assert not neighbours.declines("back", 0.0)
+
+
+def test_a_new_child_starts_with_a_clean_sheet(neighbours: Neighbours) -> None:
+    neighbours.unable(["large"])
+    neighbours.knows(["large"])
+    assert not neighbours.declines("large", 0.0)
+
+
+def test_without_a_child_no_model_is_here_for_the_others(holding: Holding[None], neighbours: Neighbours) -> None:
+    """What waits would otherwise wait for a child that takes long to start, since jobs of its model are in hand."""
+    recorder = Recorder()
+    holding.add(_job("one"))
+    neighbours.tell(recorder, 0.0)
+    holding.child_lost(0.0)
+    neighbours.tell(recorder, 0.0)
+    assert [told[0] if told else None for told in recorder.told] == [{"held": None}, {}]

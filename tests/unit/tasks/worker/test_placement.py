@@ -170,3 +170,41 @@ def test_nothing_waits_beyond_twice_the_patience_or_a_load(
         said = [place.models[one.model] for place in places if one.model in place.models]
         bound = PATIENCE_S + max([PATIENCE_S, *(UNKNOWN_LOAD_S if load_s is None else load_s for load_s in said)])
         assert one.unserved_s <= bound or (one.queue, one.model) in taken
+
+
+def test_a_declined_model_is_left_to_whoever_could_have_it_however_late() -> None:
+    places = [Place("could", {}), Place("cannot", {}, declined=frozenset({"x"}))]
+    survey = Survey((Waiting(XS, "x", 3, 100.0),), tuple(places))
+    choice = choose(_full_plan(), survey, (), {"x"})
+    assert _taken(choice) == []
+    assert choice.ring == (keys.own_bell("could"),)
+
+
+def test_a_model_that_all_decline_is_taken_so_that_its_jobs_fail_with_the_reason() -> None:
+    places = (Place("cannot", {"x": None}, declined=frozenset({"x"})),)
+    assert _taken(choose(_full_plan(), Survey((Waiting(XS, "x", 3),), places), (), {"x"})) == [(XS, "x")]
+    assert _taken(choose(_full_plan(), Survey((Waiting(XS, "x", 3),)), (), {"x"})) == [(XS, "x")]
+
+
+def test_nothing_is_left_to_a_worker_that_declines_it() -> None:
+    places = (Place("failing", {"x": None}, declined=frozenset({"x"})),)
+    assert _taken(choose(_full_plan(), Survey((Waiting(XS, "x", 3),), places), ())) == [(XS, "x")]
+
+
+@given(st.lists(_WAITING, max_size=20), _WORKERS, st.data())
+def test_every_message_is_named_by_some_live_worker_whatever_they_decline(
+    waiting: list[Waiting], workers: list[dict[str, float | None]], data: st.DataObject
+) -> None:
+    rows = _unique(waiting)
+    declined = [data.draw(st.frozensets(st.sampled_from(["a", "b", "c", "d"]))) for _ in workers]
+    places = [Place(str(n), models, declined=declined[n]) for n, models in enumerate(workers)]
+    named: set[tuple[str, str]] = set()
+    for number, models in enumerate(workers):
+        others = tuple(place for place in places if place.worker != str(number))
+        choice = choose(_full_plan(), Survey(rows, others), models, declined[number])
+        taken = set(_taken(choice))
+        named |= taken
+        able = {model for model in "abcd" if any(model not in place.declined for place in others)}
+        assert not any(model in declined[number] and model in able for _, model in taken)
+        assert len(taken) == len(rows) or choice.ring
+    assert named == {(one.queue, one.model) for one in rows}

@@ -1,0 +1,32 @@
+"""Which models this worker can have, told to its parent: the jobs of others are left to those that can, if any."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from engine.snapshot import EngineSnapshot, Phase
+
+
+class Repertoire:
+    """Says at the start which models the catalog knows, and with each look which of them cannot be had for now."""
+
+    def __init__(
+        self, keys: Iterable[str], send: Callable[..., None], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._send = send
+        self._clock = clock
+        self._unable: frozenset[str] = frozenset()
+        send("knows", sorted(keys))
+
+    def look(self, snapshot: EngineSnapshot) -> None:
+        """Tell what changed: models too large for the device, or that failed to load and are not yet tried again."""
+        cooling = (
+            model.model
+            for model in snapshot.models
+            if model.phase is Phase.FAILED and (model.retry_at is None or model.retry_at > self._clock())
+        )
+        unable = frozenset((*snapshot.too_large, *cooling))
+        if unable != self._unable:
+            self._send("unable", sorted(unable))
+            self._unable = unable
