@@ -52,7 +52,7 @@ class Lanes:
         self._settled = settled
         self.others = others
         self._wake = threading.Condition(means.lock)
-        self._waiting = Waiting(means, place)
+        self._waiting = Waiting(means)
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:

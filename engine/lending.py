@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from engine.adapters.base import Place
 from engine.hand import Run
 from engine.ledger import Ledger
 from engine.means import Means
@@ -40,9 +39,8 @@ def borrow(book: Ledger, model: str, per_token: int, lengths: Sequence[int], tok
 class Waiting:
     """Batches of one place for which there is no room yet."""
 
-    def __init__(self, means: Means, place: Place) -> None:
+    def __init__(self, means: Means) -> None:
         self._means = means
-        self._place = place
         self._given_back = threading.Condition(means.lock)
 
     def memory_back(self) -> None:

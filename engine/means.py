@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from engine.adapters.base import Place
 from engine.costs import CostBook
 from engine.device import Device, DeviceKind
 from engine.errors import DeviceLost
@@ -46,11 +46,9 @@ class Means:
             use_threads(run.adapter, run.threads)
         return self.clock()
 
-    def relief(self, place: Place) -> Callable[[], bool]:
-        """What may be done for a pass there that memory does not last for: evict, if that is the memory it uses."""
-        if place is Place.DEVICE or self.device.kind is DeviceKind.CPU:
-            return self.residency.relieve
-        return lambda: False
+    def relief(self, model: str) -> Callable[[], bool]:
+        """What may be done for a pass of this model that memory does not last for: evict from the memory it uses."""
+        return partial(self.residency.relieve, model)
 
     def tell(self, done: Sequence[Finished]) -> None:
         """Tell of complete works. Without the lock."""

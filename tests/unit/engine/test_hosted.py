@@ -14,6 +14,7 @@ from engine.adapters.fake import FakeAdapter
 from engine.adapters.fake_parser import FakeParserAdapter
 from engine.engine import Engine
 from engine.errors import EngineError
+from engine.snapshot import Reason
 from engine.types import Batch, Outcome, Output, Work
 from tests.unit.engine.recorder import PATIENCE_S, Recorder
 
@@ -66,6 +67,35 @@ def encoding(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 @pytest.fixture
 def document(now_work: MakeWork) -> MakeWork:
     return lambda *texts, **fields: now_work(*texts, **({"model": "p", "verb": Verb.EXTRACT} | fields))
+
+
+def test_a_document_that_memory_does_not_last_for_gets_that_of_an_idle_model_of_the_hosts(
+    make_engine: MakeEngine,
+    recorder: Recorder,
+    document: MakeWork,
+    now_work: MakeWork,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = make_engine(
+        {"p": PARSER, "idle": PARSER | {"bytes": 100}, "m": {"bytes": 100}}, host_bytes=1000, preload=("idle", "m")
+    )
+    recorder.until(lambda: bool(recorder.there) and set(recorder.there[-1]) == {"idle", "m"})
+    run, left = FakeParserAdapter.run, 2
+
+    def lacks(self: FakeParserAdapter, batch: Batch) -> Sequence[Outcome]:
+        # Once the cleared device, then a model less.
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise MemoryError
+        return run(self, batch)
+
+    monkeypatch.setattr(FakeParserAdapter, "run", lacks)
+    work = document("one")
+    engine.submit([work])
+    assert isinstance(recorder.results(work)[0].outcomes[0], Output)
+    evicted = {m.model: m.evicted for m in engine.snapshot().models if m.evicted}
+    assert evicted == {"idle": {Reason.MEMORY: 1}}
 
 
 def test_a_document_is_parsed(make_engine: MakeEngine, recorder: Recorder, document: MakeWork) -> None:
