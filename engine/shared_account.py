@@ -60,6 +60,7 @@ class SharedAccount:
         self._others: Mapping[int, Share] = {}
         self._view: _View | None = None
         self._complained = False
+        self._unsaid = False
         self._closed = False
         self._entries = Entries(folder or default_folder(), device.identity)
         _ACCOUNTS.add(self)
@@ -78,9 +79,10 @@ class SharedAccount:
                     self._entries.write(share, self._want)
             except (OSError, LedgerUnusable) as error:
                 self._complain(error)
+                self._unsaid = True
                 if not sure and not self._fits(share, locked=False):
                     return False
-            if sure:
+            if sure or self._unsaid:
                 # What is free may have changed with it.
                 self._view = None
             self._share = share
@@ -110,6 +112,7 @@ class SharedAccount:
                         self._entries.write(self._share, count)
                 except (OSError, LedgerUnusable) as error:
                     self._complain(error)
+                    self._unsaid = True
 
     def pressed(self, gives: int) -> bool:
         """Whether another process waits for more than there is room for, and could have it with `gives` bytes of ours.
@@ -169,6 +172,10 @@ class SharedAccount:
         """Others first, then the device: what they take in between is counted twice, and never not at all."""
         if locked:
             self._others = self._entries.others()
+            if self._unsaid:
+                # Nobody may ask for another share for long, and the others would go by an old one.
+                self._entries.write(self._share, self._want)
+                self._unsaid = False
         self._view = _View(self._clock(), self._others, self._device.probe())
         return self._view
 

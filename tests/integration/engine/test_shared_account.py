@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -179,6 +180,23 @@ def test_a_lock_that_cannot_be_had_is_waited_for_once(account: SharedAccount, fo
             assert account.hold(Share(count, 0), force=True)
         assert time.monotonic() - began < 0.2
     assert account.hold(Share(100, 0))
+
+
+def test_what_could_not_be_written_is_written_once_it_can_be(
+    account: SharedAccount, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = join()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        assert account.hold(Share(400, 0))
+    assert other.call("others") == 0
+    account.room()
+    assert not other.hold(601)
+    assert other.call("others") == 400
 
 
 def test_a_process_goes_on_with_its_account_after_the_lock_alone_was_removed(
