@@ -25,8 +25,8 @@ from tasks.settings import Settings
 
 FOLDER = Path(__file__).parents[3] / "deploy"
 SECRETS = {"POSTGRES_PASSWORD", "VALKEY_PASSWORD", "ROOST_FLOWER_AUTH"}
-FOREIGN = {"HF_HOME", "HF_TOKEN"}
-"""Environment names of Roost's own services that belong to the library that fetches models."""
+FOREIGN = {"HF_HOME", "HF_TOKEN", "XDG_CACHE_HOME"}
+"""Environment names of Roost's own services that are not its own: where models are fetched from and kept."""
 
 Service = dict[str, Any]
 
@@ -203,6 +203,26 @@ def test_the_gpu_worker_starts_only_when_asked_for_and_reserves_its_gpu(ours: di
     (device,) = ours["worker-gpu"]["deploy"]["resources"]["reservations"]["devices"]
     assert device["capabilities"] == ["gpu"]
     assert [_filled(number, {}) for number in device["device_ids"]] == ["0"]
+
+
+def test_all_workers_share_one_ledger_that_belongs_to_their_user_alone(
+    compose: dict[str, Any], ours: dict[str, Service]
+) -> None:
+    workers = {name: service for name, service in ours.items() if service["command"] == ["worker"]}
+    assert set(workers) == {"worker-cpu", "worker-gpu"}
+    for name, service in workers.items():
+        assert f"ledger:{service['environment']['ROOST_LEDGER_DIR']}" in service["volumes"], name
+    user, group = workers["worker-gpu"]["user"].split(":")
+    options = compose["volumes"]["ledger"]["driver_opts"]
+    assert options["type"] == "tmpfs"
+    assert {f"uid={user}", f"gid={group}", "mode=0700"} <= set(options["o"].split(","))
+
+
+def test_what_a_worker_exports_is_kept_where_it_may_write(ours: dict[str, Service]) -> None:
+    for name in ("worker-cpu", "worker-gpu"):
+        folders = [volume.partition(":")[2] for volume in ours[name]["volumes"]]
+        cache = Path(ours[name]["environment"]["XDG_CACHE_HOME"])
+        assert any(cache.is_relative_to(folder) for folder in folders), name
 
 
 def test_only_workers_are_built_with_torch(ours: dict[str, Service]) -> None:

@@ -81,11 +81,12 @@ def test_the_process_is_not_root_and_is_roost(dockerfile: Dockerfile) -> None:
     assert len(dockerfile.values("HEALTHCHECK")) == 1
 
 
-def test_the_api_installs_no_extra_and_the_worker_its_own() -> None:
+def test_the_api_installs_no_extra_and_the_worker_those_that_run_models() -> None:
     api, worker = ((ROOT / "deploy" / name).read_text() for name in DOCKERFILES)
     assert 'ARG EXTRAS=""' in api
     assert "worker" not in " ".join(re.findall(r"pip install.*", api))
-    assert '"roost[worker]"' in worker
+    assert 'requirements.py "[worker,onnx]"' in worker
+    assert '"roost[worker,onnx]"' in worker
 
 
 def test_requirements_are_those_of_the_project_and_of_the_extras_asked_for() -> None:
