@@ -60,8 +60,8 @@ class Pulls(Protocol):
         ...
 
     @property
-    def alone(self) -> bool:
-        """Whether no other worker is alive, so that everything may be pulled without a survey."""
+    def choosing(self) -> bool:
+        """Whether a pull is chosen by what waits, for which it takes a survey first."""
         ...
 
     def plan(self, queues: Sequence[str], turn: int) -> Plan:
@@ -236,7 +236,7 @@ class Channel(redis.Channel):  # type: ignore[misc]
         return Plan((Section(sources, room_ms=1.0, jobs=jobs),) if sources else (), cap_ms=0.0)
 
     def _choice(self, plan: Plan) -> Choice:
-        if self.pulls is None or self.pulls.alone or not plan.sections:
+        if self.pulls is None or not self.pulls.choosing or not plan.sections:
             return Choice(plan)
         queues = list(dict.fromkeys(source.queue for source in plan.sources))
         waiting, places = self.script(SURVEY, survey_keys(queues), [self.pulls.name])

@@ -82,16 +82,17 @@ end
 
 PULL = f"""#!lua flags=allow-oom
 -- KEYS: unacked, unacked_index, held, cancelled, then queue and bell of each source, then bells to ring.
--- ARGV: most, cap_ms, number of sections; for each section room_ms, jobs, least, number of sources; for each source
--- typical_ms, flags (1: record, 2: the models follow, with their number before them).
+-- ARGV: most, cap_ms, number of sections; for each section room_ms, jobs, least, own (1 or 0), number of sources; for
+-- each source typical_ms, flags (1: record, 2: the models follow, with their number before them).
 {_TAG}{_RING}{_NOW}{_LISTS}{_TURNS}
 local most, cap = tonumber(ARGV[1]), tonumber(ARGV[2])
 local sifting = redis.call('EXISTS', KEYS[4]) == 1
 local out, spent, taken, source, a = {{}}, 0, 0, 0, 4
 for _ = 1, tonumber(ARGV[3]) do
-  local room, jobs, least = ARGV[a] - spent, ARGV[a + 1] - taken, tonumber(ARGV[a + 2])
-  local last = source + tonumber(ARGV[a + 3])
-  a = a + 4
+  local own = ARGV[a + 3] == '1'
+  local room, jobs = ARGV[a] - (own and 0 or spent), ARGV[a + 1] - (own and 0 or taken)
+  local least, last = tonumber(ARGV[a + 2]), source + tonumber(ARGV[a + 4])
+  a = a + 5
   while source < last do
     local queue, bell = KEYS[5 + 2 * source], KEYS[6 + 2 * source]
     local index, tally = index_of(queue), tally_of(queue)
@@ -133,8 +134,8 @@ for _ = 1, tonumber(ARGV[3]) do
             out[#out + 1] = source
             out[#out + 1] = message
             local cost = math.min(typical, cap)
-            most, taken, spent = most - 1, taken + 1, spent + cost
-            room, jobs, least = room - cost, jobs - 1, least - 1
+            if not own then taken, spent = taken + 1, spent + cost end
+            most, room, jobs, least = most - 1, room - cost, jobs - 1, least - 1
           end
         end
       end
@@ -322,20 +323,23 @@ class Section:
     """Queues that share a room. What earlier sections of the same pull take is taken from this one's room too.
 
     While there is any room, each source may give at least one message. `least` messages are taken even without room.
+    One with its `own` room neither loses to the others nor takes from them.
     """
 
     sources: tuple[Source, ...]
     room_ms: float
     jobs: int
     least: int = 0
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one pull may take. A single message counts at most `cap_ms` against the room."""
+    """What one pull may take, `most` messages in all. A single message counts at most `cap_ms` against the room."""
 
     sections: tuple[Section, ...]
     cap_ms: float
+    most: int = PULL_MOST
 
     @property
     def sources(self) -> list[Source]:
@@ -353,9 +357,9 @@ def pull_keys(plan: Plan, unacked: str, unacked_index: str, ring: Sequence[str] 
 
 def pull_arguments(plan: Plan, most: int = PULL_MOST) -> list[str | int | float]:
     """The ARGV of PULL."""
-    values: list[str | int | float] = [most, plan.cap_ms, len(plan.sections)]
+    values: list[str | int | float] = [min(most, plan.most), plan.cap_ms, len(plan.sections)]
     for section in plan.sections:
-        values += (section.room_ms, section.jobs, section.least, len(section.sources))
+        values += (section.room_ms, section.jobs, section.least, int(section.own), len(section.sources))
         for source in section.sources:
             values += (source.typical_ms, int(source.record) + 2 * (source.models is not None))
             if source.models is not None:

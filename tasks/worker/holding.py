@@ -4,13 +4,14 @@ What waits in a queue can still go to any worker, so a busy one pulls late: it l
 looks at the queues only shortly before its device is free. Then it takes a stock, since batches want many jobs.
 
 Two lanes, two rooms. The bulk lane has what all held jobs leave; the interactive lane does not mind bulk jobs that have
-not started, so a backfill never keeps it out. One bulk job is always let in, so that it ages and gets its turn.
+not started, so a backfill never keeps it out. One bulk job is always let in, so that it ages and gets its turn. Jobs
+whose model is not there take none of these rooms (`tasks.worker.rooms`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Generic, TypeVar
@@ -18,6 +19,7 @@ from typing import Generic, TypeVar
 from catalog.terms import Lane
 from tasks.pull_script import Plan, Section, Source
 from tasks.queues import LANES, TYPICAL_MS, split
+from tasks.worker.rooms import Absent, Limits, Rooms
 
 R = TypeVar("R")
 
@@ -50,30 +52,6 @@ class Held(Generic[R]):
     """Its share of the batches that have ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much a worker holds: milliseconds of predicted work for each batch it runs at once, and jobs.
-
-    Zero `lanes` leave it to the device: they count as one until its child says how many it has.
-    """
-
-    pull_ms: float
-    pull_jobs: int
-    lanes: int
-
-    @property
-    def room_ms(self) -> float:
-        """All the work a worker holds when it is full."""
-        return self.pull_ms * max(1, self.lanes)
-
-
-@dataclass(slots=True)
-class _Sum:
-    jobs: int = 0
-    ms: float = 0.0
-    started_ms: float = 0.0
-
-
 @dataclass(slots=True)
 class Running:
     """A batch or a load under way: since when, when it should end, and when it must; on the parent's clock."""
@@ -89,19 +67,17 @@ class Holding(Generic[R]):
 
     def __init__(self, limits: Limits) -> None:
         self.ready = False
-        self._limits = limits
         self._held: dict[str, Held[R]] = {}
-        self._sums = {lane: _Sum() for lane in LANES}
+        self._rooms = Rooms(limits)
         self._batches: dict[object, Running] = {}
         self._loads: dict[str, Running] = {}
         self._models: Counter[str] = Counter()
-        self._waiting = 0
         self._parallel = max(1, limits.lanes)
 
     def child_ready(self, lanes: int) -> None:
         """The child takes work, and runs so many batches at once."""
         self.ready = True
-        self._limits = replace(self._limits, lanes=lanes)
+        self._rooms.limits = replace(self._rooms.limits, lanes=lanes)
         self._parallel = max(1, lanes)
 
     def __len__(self) -> int:
@@ -126,16 +102,23 @@ class Holding(Generic[R]):
             self._count(held, -1)
         return held
 
+    def residents(self, models: Iterable[str]) -> None:
+        """The models that the child has now."""
+        self._rooms.recount(models, self._held.values())
+
     def batch_started(self, batch: object, ids: Sequence[str], limit_s: float, now: float) -> list[Held[R]]:
         """A forward pass began; the jobs of which this is the first."""
         jobs = [held for key in ids if (held := self._held.get(key)) is not None]
         self._batches[batch] = Running(tuple(ids), now + limit_s, now, now + _expected_s(jobs))
         self._parallel = max(self._parallel, len(self._batches))
+        if not self._rooms.present.issuperset(held.model for held in jobs):
+            # A child that does not say what it has shows it.
+            self.residents(self._rooms.present.union(held.model for held in jobs))
         fresh = [held for held in jobs if not held.started]
         for held in fresh:
+            self._rooms.count(held, -1)
             held.started = True
-            self._waiting -= 1
-            self._sums[held.lane].started_ms += self._counted(held)
+            self._rooms.count(held, 1)
         return fresh
 
     def batch_ended(self, batch: object, now: float) -> None:
@@ -180,12 +163,10 @@ class Holding(Generic[R]):
             doubtful = held.started or held.lost > FRESH or held.model in self._loads
             held.lost = ran.get(held.id, REPEATED if doubtful else FRESH)
             held.spent_ms = 0.0
-            if held.started:
-                held.started = False
-                self._sums[held.lane].started_ms -= self._counted(held)
+            held.started = False
+        self.residents(())
         self._batches.clear()
         self._loads.clear()
-        self._waiting = len(self._held)
         self.ready = False
         return list(self._held.values())
 
@@ -202,13 +183,16 @@ class Holding(Generic[R]):
 
     @property
     def open(self) -> bool:
-        """Whether there is room for a job of any lane."""
-        return self.ready and len(self._held) < self._limits.pull_jobs and self._interactive_ms > 0
+        """Whether there is room for a job of a model that is there."""
+        return self.ready and self._rooms.jobs > 0 and self._rooms.interactive_ms > 0
 
     @property
     def idle(self) -> bool:
-        """Whether the device wants work at once: nothing waits for it, and it could run more than it does."""
-        return self._waiting == 0 and len(self._batches) < self._parallel
+        """Whether the device wants work at once: nothing waits for it, and it could run more than it does.
+
+        What waits for its model does not wait for the device.
+        """
+        return self._rooms.waiting == 0 and len(self._batches) < self._parallel
 
     def wants(self, now: float) -> bool:
         """Whether it is time to look for more: the device is not full, or will soon not be."""
@@ -220,45 +204,40 @@ class Holding(Generic[R]):
 
     def plan(self, queues: Sequence[str], turn: int) -> Plan:
         """What to pull: the interactive lane first, the buckets of a lane taking turns at being first."""
+        rooms, limits = self._rooms, self._rooms.limits
         if not self.open:
-            return Plan((), self._limits.pull_ms)
+            return Plan((), limits.pull_ms)
         lanes = _by_lane(tuple(queues))
-        jobs = self._limits.pull_jobs - len(self._held)
-        bulk = self._sums[Lane.BULK]
-        room = {Lane.INTERACTIVE: self._interactive_ms, Lane.BULK: self._interactive_ms - bulk.ms + bulk.started_ms}
+        room = {Lane.INTERACTIVE: rooms.interactive_ms, Lane.BULK: rooms.bulk_ms}
         # Interactive jobs find a place even when a backfill of tiny jobs has filled the hand.
-        most = {Lane.INTERACTIVE: jobs, Lane.BULK: jobs - self._limits.pull_jobs // 8}
-        least = {Lane.INTERACTIVE: 0, Lane.BULK: int(bulk.jobs == 0)}
+        most = {Lane.INTERACTIVE: rooms.jobs, Lane.BULK: rooms.jobs - limits.pull_jobs // 8}
+        least = {Lane.INTERACTIVE: 0, Lane.BULK: int(rooms.lanes[Lane.BULK].jobs == 0)}
         sections = [
             Section(_turned(lanes[lane], turn), room[lane], most[lane], least[lane])
             for lane in LANES
             if lanes.get(lane) and ((room[lane] > 0 and most[lane] > 0) or least[lane])
         ]
+        total = min(rooms.jobs, limits.pull_most)
         if others := lanes.get(None):
-            sections.append(Section(_turned(others, turn), _BOUNDLESS_MS, jobs=_OTHERS))
-        return Plan(tuple(sections), self._limits.pull_ms)
+            sections.append(Section(_turned(others, turn), _BOUNDLESS_MS, jobs=_OTHERS, own=True))
+            total += _OTHERS
+        return Plan(tuple(sections), limits.pull_ms, total)
 
     @property
-    def _interactive_ms(self) -> float:
-        return self._limits.room_ms - self._sums[Lane.INTERACTIVE].ms - self._sums[Lane.BULK].started_ms
+    def absent(self) -> Absent:
+        """The room for jobs of models that are not there."""
+        return self._rooms.absent
 
-    def _counted(self, held: Held[R]) -> float:
-        return min(held.cost_ms, self._limits.pull_ms)
+    @property
+    def mixed(self) -> bool:
+        """Whether jobs are in hand whose model is not there, so that a pull must know which models it takes."""
+        return bool(self._rooms.held)
 
     def _count(self, held: Held[R], sign: int) -> None:
-        total = self._sums[held.lane]
-        total.jobs += sign
+        self._rooms.count(held, sign)
         self._models[held.model] += sign
         if not self._models[held.model]:
             del self._models[held.model]
-        if not held.started:
-            self._waiting += sign
-        total.ms += sign * self._counted(held)
-        if held.started:
-            total.started_ms += sign * self._counted(held)
-        if total.jobs == 0:
-            # So that rounding never adds up.
-            total.ms = total.started_ms = 0.0
 
 
 def _expected_s(jobs: Sequence[Held[R]]) -> float:

@@ -10,11 +10,13 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tasks import keys
 from tasks.pull_script import Plan
 from tasks.survey import Choice, Survey, pack_place
 from tasks.worker.delivery import Delivery
 from tasks.worker.holding import Holding
 from tasks.worker.placement import choose
+from tasks.worker.rooms import apart
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +48,7 @@ class Neighbours:
         self._told: tuple[frozenset[str], frozenset[str], float] = (frozenset(), frozenset(), 0.0)
         self._look_at = float("inf")
         self._left = False
+        self._without_room = 0
 
     def residents(self, models: Mapping[str, float]) -> None:
         """The models that the child has, with what the load of each took in seconds; none once it is gone."""
@@ -82,7 +85,13 @@ class Neighbours:
         self._declined = frozenset(model for model in waiting if self.declines(model, now))
         choice = choose(plan, survey, self.here, self._declined)
         self._look_at = now + LOOK_AGAIN_S if choice.ring else float("inf")
-        return choice
+        counts = {(one.queue, one.model): one.count for one in survey.waiting}
+        before = self._without_room
+        plan, self._without_room = apart(choice.plan, counts, self._holding.absent)
+        # A bell that we heard may have been for more than we have room for. Not again for the same messages: what the
+        # others leave comes back to us.
+        ring = [keys.own_bell(place.worker) for place in survey.places] if self._without_room > before else []
+        return Choice(plan, tuple(dict.fromkeys((*choice.ring, *ring))))
 
     def doubting(self, now: float) -> bool:
         """Whether to see if what was left to others has waited too long for them."""

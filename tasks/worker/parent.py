@@ -20,11 +20,13 @@ from tasks.celery import RoostApp
 from tasks.pull_script import Plan
 from tasks.survey import Choice, Survey
 from tasks.worker import CHILD_LOST, REFUSED
+from tasks.worker.beat import Beat
 from tasks.worker.delivery import Delivery, delivery_of
-from tasks.worker.holding import FRESH, Held, Holding, Limits
+from tasks.worker.holding import FRESH, Held, Holding
 from tasks.worker.link import CHILD, EngineLink
 from tasks.worker.neighbours import Neighbours
 from tasks.worker.request import JobRequest
+from tasks.worker.rooms import Limits
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +66,11 @@ class Parent:
         self._hung: dict[str, float] = {}
         self._lost: Counter[str] = Counter()
         self._fate = _DIED
+        self._beat = Beat(settings.redis_url, name)
+        self._child, self._unsaid = 0, 0
         self._ready_by = 0.0
         self._handed_back = False
+        self._room_made = False
 
     def start(self) -> None:
         """Start the child. Nothing is pulled before it is ready."""
@@ -119,8 +124,8 @@ class Parent:
 
     @property
     def doubting(self) -> bool:
-        """Whether what was left to other workers may be ours by now."""
-        return self.neighbours.doubting(time.monotonic())
+        """Whether something waits that no bell tells of: it was left to others, or it had no room before."""
+        return self._room_made or self.neighbours.doubting(time.monotonic())
 
     @property
     def name(self) -> str:
@@ -128,9 +133,9 @@ class Parent:
         return self.neighbours.name
 
     @property
-    def alone(self) -> bool:
-        """Whether there is no other worker to leave anything to."""
-        return self.neighbours.alone
+    def choosing(self) -> bool:
+        """Whether it matters which models a pull takes: to other workers, or to our own room for absent ones."""
+        return self.holding.mixed or not self.neighbours.alone
 
     def plan(self, queues: Sequence[str], turn: int) -> Plan:
         """What to pull now."""
@@ -138,10 +143,12 @@ class Parent:
 
     def choose(self, plan: Plan, survey: Survey) -> Choice:
         """What of it to take, given where the models are."""
+        self._room_made = False
         return self.neighbours.choose(plan, survey, time.monotonic())
 
     def pulled(self) -> None:
         """Give the child what came. Not at the end of the turn: Celery sends its events before that."""
+        self._room_made = False
         self._flush()
         if self._delivery is not None:
             self.neighbours.tell_changes(self._delivery, time.monotonic())
@@ -229,6 +236,9 @@ class Parent:
                 self.holding.load_ended(model)
             case ["residents", models]:
                 self.neighbours.residents(models)
+                self.holding.residents(models)
+                self._room_made = True
+                self._reconsider()
             case ["knows", models]:
                 self.neighbours.knows(models)
             case ["unable", models]:
@@ -259,6 +269,8 @@ class Parent:
         if held is None:
             return
         self._cancelled.discard(key)
+        # One whose model is not there leaves its place to others of such models.
+        self._room_made = self._room_made or not held.started
         if code in UNAVAILABLE:
             self.neighbours.failed(held.model, time.monotonic())
         if self._connected:
@@ -277,6 +289,7 @@ class Parent:
             self.holding.remove(held.id)
             self._cancelled.discard(held.id)
             held.owner.forget()
+        self._room_made = True
         if self._delivery is None:
             return
         for marked in (True, False):
@@ -296,6 +309,7 @@ class Parent:
         now = time.monotonic()
         if self._connected and self._delivery is not None:
             self.neighbours.tell(self._delivery, now)
+            self._say_lost(self._unsaid)
         if overdue := self.holding.overdue(now):
             self._end_child("limit", f"over its limit: {', '.join(overdue)}")
         elif self._link.alive and not self.holding.ready and now > self._ready_by:
@@ -304,8 +318,15 @@ class Parent:
     def _end_child(self, fate: str, why: str) -> None:
         self._fate = fate
         self._link.kill(why)
+        self._say_lost(self._child)
+
+    def _say_lost(self, pid: int) -> None:
+        """Say in the beat of a child that it is lost, until the next one beats; in a while if it cannot be said now."""
+        if pid:
+            self._unsaid = 0 if self._beat.lost(pid) else pid
 
     def _child_started(self) -> None:
+        self._child = self._link.pid
         if self._lost:
             self._link.send("losses", dict(self._lost))
         self._ready_by = time.monotonic() + self._settings.load_limit_s
@@ -328,6 +349,11 @@ class Parent:
         self.neighbours.residents({})
         self._unsent = []
         log.error("%s, %d jobs in hand: %s", CHILD_LOST, len(jobs), reason)
+        # Again if it was said when the child was killed: a last beat of its own may have come after that.
+        if self._handed_back:
+            self._beat.gone(self._child)
+        else:
+            self._say_lost(self._child)
         if not was_ready:
             # The next one may not get ready either, and what we hold no other worker can run.
             self._give_back(jobs)

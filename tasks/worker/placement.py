@@ -76,7 +76,7 @@ def choose(plan: Plan, survey: Survey, here: Container[str], declined: Container
                 ring |= dict.fromkeys(place.worker for place in _left_to(model, survey.places))
         if sources := tuple(source for group in groups.values() for source in group):
             sections.append(Section(sources, section.room_ms, section.jobs, section.least))
-    return Choice(Plan(tuple(sections), plan.cap_ms), tuple(keys.own_bell(worker) for worker in ring))
+    return Choice(Plan(tuple(sections), plan.cap_ms, plan.most), tuple(keys.own_bell(worker) for worker in ring))
 
 
 def _claim(one: Waiting, here: bool, elsewhere: _Elsewhere | None, backlog_ms: float) -> Claim:

@@ -8,7 +8,7 @@ from tasks.pull_script import Plan, Section, Source, bell_commands, pull_argumen
 PLAN = Plan(
     (
         Section((Source("a", 2.0), Source("b", 20.0, models=("", "m"))), room_ms=100.0, jobs=7),
-        Section((Source("c", record=False),), room_ms=-5.0, jobs=3, least=1),
+        Section((Source("c", record=False),), room_ms=-5.0, jobs=3, least=1, own=True),
     ),
     cap_ms=50.0,
 )
@@ -30,8 +30,8 @@ def test_keys_name_each_queue_with_its_bell_and_the_bells_to_ring() -> None:
 def test_arguments_follow_the_sections() -> None:
     assert pull_arguments(PLAN, most=9) == [
         *(9, 50.0, 2),
-        *(100.0, 7, 0, 2, 2.0, 1, 20.0, 3, 2, "", "m"),
-        *(-5.0, 3, 1, 1, 0.0, 0),
+        *(100.0, 7, 0, 0, 2, 2.0, 1, 20.0, 3, 2, "", "m"),
+        *(-5.0, 3, 1, 1, 1, 0.0, 0),
     ]
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from catalog.terms import Lane
 from tasks.queues import queue_names
-from tasks.worker.holding import FRESH, INTERRUPTED, OVERRAN, REPEATED, Held, Holding, Limits
+from tasks.worker.holding import FRESH, INTERRUPTED, OVERRAN, REPEATED, Held, Holding
+from tasks.worker.rooms import Limits
 
 LIMITS = Limits(pull_ms=1000.0, pull_jobs=80, lanes=1)
 QUEUES = queue_names()
@@ -24,8 +25,14 @@ def held(
 
 @pytest.fixture
 def holding() -> Holding[None]:
-    holding: Holding[None] = Holding(LIMITS)
+    return _holding(LIMITS)
+
+
+def _holding(limits: Limits) -> Holding[None]:
+    """Of a child that is ready and has the model of the jobs."""
+    holding: Holding[None] = Holding(limits)
     holding.ready = True
+    holding.residents(["m"])
     return holding
 
 
@@ -111,8 +118,7 @@ def test_held_work_takes_room_and_gives_it_back(holding: Holding[None]) -> None:
 def test_one_job_counts_at_most_the_whole_room_of_a_lane(holding: Holding[None]) -> None:
     holding.add(held("huge", cost_ms=60_000.0))
     assert not holding.open
-    wide: Holding[None] = Holding(replace(LIMITS, lanes=4))
-    wide.ready = True
+    wide = _holding(replace(LIMITS, lanes=4))
     wide.add(held("huge", cost_ms=60_000.0))
     assert _rooms(wide)["interactive"] == 3000.0
 
@@ -181,8 +187,7 @@ def test_an_idle_device_listens_and_a_busy_one_does_not(holding: Holding[None]) 
 
 
 def test_a_busy_device_s_worker_looks_for_more_only_shortly_before_it_is_free() -> None:
-    holding: Holding[None] = Holding(replace(LIMITS, pull_ms=2000.0))
-    holding.ready = True
+    holding = _holding(replace(LIMITS, pull_ms=2000.0))
     _busy(holding, cost_ms=1800.0)
     assert [holding.wants(now) for now in (0.0, 1.5, 1.6, 9.0)] == [False, False, True, True]
 
@@ -217,11 +222,12 @@ def test_batches_seen_side_by_side_make_room_for_as_many(holding: Holding[None])
     assert holding.idle
 
 
-def test_a_device_that_only_loads_still_looks_for_work(holding: Holding[None]) -> None:
-    holding.add(held("waits", cost_ms=1.0))
-    holding.load_started("m", 60.0, 0.0)
+def test_a_device_that_only_loads_wants_work_and_listens_for_it(holding: Holding[None]) -> None:
+    holding.add(held("waits", cost_ms=60_000.0, model="cold"))
+    holding.load_started("cold", 60.0, 0.0)
     assert holding.wants(0.0)
-    assert not holding.idle
+    assert holding.open
+    assert holding.idle
 
 
 def test_without_room_nothing_is_wanted(holding: Holding[None]) -> None:
@@ -229,7 +235,9 @@ def test_without_room_nothing_is_wanted(holding: Holding[None]) -> None:
     assert not holding.wants(0.0)
 
 
-_STEP = st.tuples(st.sampled_from(["add", "remove", "start", "lose"]), st.integers(0, 9), st.floats(0.0, 3000.0))
+_STEP = st.tuples(
+    st.sampled_from(["add", "remove", "start", "lose", "residents"]), st.integers(0, 9), st.floats(0.0, 3000.0)
+)
 
 
 @given(st.lists(_STEP, max_size=60))
@@ -238,18 +246,24 @@ def test_whatever_happens_the_sums_are_those_of_the_jobs_held(steps: list[tuple[
     for action, number, cost in steps:
         key = str(number)
         if action == "add" and holding.get(key) is None:
-            holding.add(held(key, cost_ms=cost, lane=Lane.BULK if number % 2 else Lane.INTERACTIVE))
+            lane = Lane.BULK if number % 2 else Lane.INTERACTIVE
+            holding.add(held(key, cost_ms=cost, lane=lane, model="mno"[number % 3]))
         elif action == "remove":
             holding.remove(key)
         elif action == "start":
             holding.batch_started(cost, [key], 1.0, 0.0)
         elif action == "lose":
             holding.child_lost(0.0)
+        elif action == "residents":
+            holding.residents("mno"[number % 4 :])
     fresh: Holding[None] = Holding(LIMITS)
+    fresh.residents(holding.absent.present)
     for one in holding:
         fresh.add(replace(one))
     holding.ready = fresh.ready = True
     ours, theirs = _rooms(holding), _rooms(fresh)
     assert ours == {lane: pytest.approx(room, abs=1e-6) for lane, room in theirs.items()}
+    assert (holding.absent.jobs, holding.mixed) == (fresh.absent.jobs, fresh.mixed)
+    assert holding.absent.ms == pytest.approx(fresh.absent.ms, abs=1e-6)
     holding.child_lost(0.0)
-    assert holding.idle is (len(holding) == 0)
+    assert holding.idle

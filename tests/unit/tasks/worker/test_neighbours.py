@@ -12,8 +12,9 @@ from catalog.terms import Lane
 from tasks.pull_script import Plan, Section, Source
 from tasks.survey import Place, Survey, Waiting
 from tasks.worker.delivery import Delivery
-from tasks.worker.holding import FRESH, Held, Holding, Limits
+from tasks.worker.holding import FRESH, Held, Holding
 from tasks.worker.neighbours import FAILED_S, LOOK_AGAIN_S, Neighbours
+from tasks.worker.rooms import Limits
 
 
 class Recorder(Delivery):
