@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from catalog.cost import coefficients
+from catalog.cost import UNIT_TOKENS, coefficients
 from catalog.schema import CostCoefficients, Spec
 from engine import fitting, sizing
 from engine.fitting import Fit, Row
@@ -148,7 +148,7 @@ class CostBook:
             if there is None or there.size is None:
                 return None
             best = there.best(Pass.RUN)
-            if best is None or self._first_tokens(best[1].found) is None:
+            if best is None or self._first_tokens(best[1].found, 1) is None:
                 return None
             return min(max(there.size.tokens, least), most)
 
@@ -175,7 +175,7 @@ class CostBook:
             fit, factors = known.fit, known.factors
             if fit.seen >= SETTLED and ran.kind is Pass.RUN:
                 factors = factors.learn(row[1], ms / fit.predict(row))
-                self._size(there, fit, row, ms, ran.crowded)
+                self._size(there, fit, row, ms, ran, UNIT_TOKENS[spec.unit])
             there.known[key] = there.at_size(key, fit.learn(row, ms), factors)
             there.changed = True
 
@@ -189,25 +189,26 @@ class CostBook:
                     records.append(CostRecord(name, self._device, state_of(model), self._price(model)))
         return records
 
-    def _first_tokens(self, found: CostCoefficients) -> int | None:
-        """The size of batch to begin with; None for a model so cheap that no size matters."""
+    def _first_tokens(self, found: CostCoefficients, each: int) -> int | None:
+        """The size of batch to begin with, in units of `each` tokens; None where no size matters, so cheap is it."""
         first = FIRST_TOKENS if self._device.startswith("cpu") else FIRST_TOKENS_ON_A_CARD
         cheap = CHEAP_MS / max(found.per_token, _TINY)
-        return None if cheap > LADDER[-1] else max(first, int(cheap))
+        return None if cheap > LADDER[-1] else max(1, first // each, int(cheap))
 
-    def _size(self, there: Lessons, fit: Fit, row: Row, ms: float, crowded: bool) -> None:
+    def _size(self, there: Lessons, fit: Fit, row: Row, ms: float, ran: Ran, each: int) -> None:
         """Compare the pass with others by its size, if it ran under the same circumstances."""
+        crowded = ran.crowded
         there.crowds = _CROWDED_FOR if crowded else max(0, there.crowds - 1)
         if there.crowds and not crowded:
             return
         if there.size is None:
-            first = self._first_tokens(coefficients_of(fit.coefficients, Pass.RUN, 1.0))
+            first = self._first_tokens(coefficients_of(fit.coefficients, Pass.RUN, 1.0), each)
             if first is None:
                 return
             there.size = sizing.sizing(first)
         # The items' own part: what a unit of work is must not depend on the size of its batch.
         work = (fit.coefficients[1] + _TINY) * row[1] + fit.coefficients[2] * row[2]
-        there.size = there.size.learn(row[1], ms / work)
+        there.size = there.size.learn(row[1], ms / work, max(ran.lengths))
 
     def _beginning(self, there: Lessons, spec: Spec, key: Key) -> Known:
         """A fit of which nothing has run: the guess, worth a few passes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from catalog.cost import UNIT_TOKENS
 from catalog.schema import Spec
 from engine.batcher import Bounds
 from engine.costs import CostBook, Pass
@@ -69,8 +70,12 @@ def floor_tokens(limits: EngineLimits, device: Device) -> int:
 def bounds(model: str, spec: Spec, limits: EngineLimits, device: Device, costs: CostBook) -> Bounds:
     """What a batch of this model may be while the device has room, by what is known of its cost now."""
     cost = costs.coefficients(model, spec, Pass.RUN, lane_threads(limits, device))
-    tokens = limits.batch_tokens or costs.batch_tokens(model, *_PROVED[device.kind])
+    # What is counted in pages or tiles is bounded by the tokens that these become.
+    each = UNIT_TOKENS[spec.unit]
+    least, most = (max(1, tokens // each) for tokens in _PROVED[device.kind])
+    tokens = limits.batch_tokens and max(1, limits.batch_tokens // each)
+    tokens = tokens or costs.batch_tokens(model, least, most)
     if not tokens:
         cheap = int(_CHEAP_MS / cost.per_token) if cost.per_token > 0 else 2**62
-        tokens = max(_TOKENS[device.kind], cheap)
+        tokens = max(1, _TOKENS[device.kind] // each, cheap)
     return Bounds(limits.batch_items, tokens, cost, _OVERHEAD_MS)

@@ -3,8 +3,8 @@
 The time of a token falls with the size of its batch while the pass's own cost is shared by more, and rises again once
 activations leave the cache. Where that turns depends on the machine and the model, so neighbouring sizes are tried now
 and then and compared with the passes just before (a machine that slows down slows both), until it is plain which is the
-better one. Sizes are padded tokens, or
-what the model counts in, on a ladder of powers of two and the halves between.
+better one. Sizes are padded tokens, or what the model counts in, on a ladder of powers of two and the halves between.
+Where items are long beside that, such as documents of many pages, only sizes count that hold another number of them.
 
 `Factors` is the other use of the same look: by how much passes of a size take longer or shorter than was fitted.
 """
@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-LADDER = tuple(sorted({int(2**power * half) for power in range(7, 15) for half in (1, 1.5)} | {32_768}))
-"""128, 192, 256, 384, … 32,768."""
+LADDER = tuple(sorted({int(2**power * half) for power in range(15) for half in (1, 1.5)} | {32_768}))
+"""1, 2, 3, 4, 6, 8, 12, … 32,768."""
 
 _LOGS = [math.log(size) for size in LADDER]
 _EDGES = [(one + other) / 2 for one, other in pairwise(_LOGS)]
@@ -40,6 +40,7 @@ _LEAST_HEARD = 2
 _MOST_TRIES = 24
 _MEMORY = 96
 _LEVEL_MEMORY = 8
+_ITEM_MEMORY = 16
 _CALM = 4
 _WILD = math.log(3)
 _LEAST_VARIANCE = 0.015**2
@@ -93,7 +94,8 @@ class Sizing:
     `level` is the logarithm of what a unit of work takes at `size`, over recent passes; `calm` counts those since the
     last move. `turn` says which neighbour is tried next, beginning with those in the direction `upward`. A try of size
     `trying` has `left` passes to go, and those of that size until now, `heard` of them, add up to `sum`. The next try
-    comes after `pause` full batches, of which there have been `since`.
+    comes after `pause` full batches, of which there have been `since`. `item` is how long the longest item of a pass
+    usually is.
     """
 
     size: int
@@ -107,6 +109,7 @@ class Sizing:
     heard: int = 0
     sum: float = 0.0
     upward: bool = False
+    item: float = 0.0
     rivals: Mapping[int, Rival] = field(default_factory=dict)
 
     @property
@@ -114,17 +117,21 @@ class Sizing:
         """How large the next batch may be."""
         return LADDER[self.size if self.trying is None else self.trying]
 
-    def learn(self, tokens: float, unit: float) -> Sizing:
-        """After a pass of this size whose work took `unit` milliseconds for each unit of it (batch cost included)."""
-        if not (math.isfinite(unit) and unit > 0 and math.isfinite(tokens) and tokens > 0):
+    def learn(self, tokens: float, unit: float, item: float = 0.0) -> Sizing:
+        """After a pass of this size whose work took `unit` milliseconds for each unit of it (batch cost included).
+
+        `item` is the length of its longest item.
+        """
+        if not (math.isfinite(unit) and unit > 0 and math.isfinite(tokens) and tokens > 0 and 0 <= item <= tokens):
             return self
-        cost, step = math.log(unit), step_of(tokens)
-        if self.trying is None:
-            return self._used(cost) if step == self.size else self
-        if step != self.trying:
-            return self._tried()
-        difference = min(max(cost - self.level, -_WILD), _WILD)
-        return replace(self, heard=self.heard + 1, sum=self.sum + difference)._tried()
+        now = replace(self, item=self.item + (item - self.item) / _ITEM_MEMORY if self.item else item)
+        cost = math.log(unit)
+        if now.trying is None:
+            return now._used(cost) if _fills(now.size, tokens, item) else now
+        if not _fills(now.trying, tokens, item):
+            return now._tried()
+        difference = min(max(cost - now.level, -_WILD), _WILD)
+        return replace(now, heard=now.heard + 1, sum=now.sum + difference)._tried()
 
     def _used(self, cost: float) -> Sizing:
         """A full batch of the size in use. It shows that there is enough work to try others."""
@@ -134,6 +141,8 @@ class Sizing:
         if calm < _CALM or now.since < self.pause:
             return now
         neighbours = self._neighbours()
+        if not neighbours:
+            return now
         return replace(now, trying=neighbours[self.turn % len(neighbours)], left=_TRY, heard=0, sum=0.0, since=0)
 
     def _tried(self) -> Sizing:
@@ -150,11 +159,11 @@ class Sizing:
         better = rival.better(self._margin(self.trying))
         if better:
             # Where it went well it goes on: the first tries of the new size are in the same direction.
-            return Sizing(size=self.trying, upward=self.trying > self.size)
+            return Sizing(size=self.trying, upward=self.trying > self.size, item=self.item)
         over = replace(self, trying=None, left=0, since=0, rivals={**self.rivals, self.trying: rival})
         if better is None and self.heard >= _LEAST_HEARD:
             return over
-        turn = (self.turn + 1) % len(self._neighbours())
+        turn = (self.turn + 1) % max(1, len(self._neighbours()))
         return replace(over, turn=turn, pause=self.pause if turn else min(self.pause * 2, _LONGEST_PAUSE))
 
     def _margin(self, step: int) -> float:
@@ -163,12 +172,30 @@ class Sizing:
     def _neighbours(self) -> list[int]:
         """The sizes to try, in their order."""
         ahead = 1 if self.upward else -1
-        ways = [self.size + side * way for way in _WAYS for side in (ahead, -ahead)]
-        return [step for step in ways if 0 <= step < len(LADDER)]
+        ways = [self._away(way, side) for way in _WAYS for side in (ahead, -ahead)]
+        return list(dict.fromkeys(step for step in ways if 0 <= step < len(LADDER)))
+
+    def _away(self, way: int, side: int) -> int:
+        """So many steps away, or as many more as it takes for another number of items."""
+        step = self.size + side * way
+        while 0 <= step < len(LADDER) and self._items(step) == self._items(self.size):
+            step += side
+        return step
+
+    def _items(self, step: int) -> float:
+        """How many items of the usual length a batch of this size holds; its size where items are short."""
+        size = LADDER[step]
+        return max(1, int(size / self.item)) if self.item >= 1 else size
 
     def state(self) -> list[float]:
         """What is kept of it: the size in use and how settled it is."""
         return [self.size, self.pause]
+
+
+def _fills(step: int, tokens: float, item: float) -> bool:
+    """Whether a pass is as large as this step allows: nearest to it, or without room for one item more."""
+    size = LADDER[step]
+    return step_of(tokens) == step or (item > 0 and size - item < tokens <= max(size, item))
 
 
 def sizing(tokens: int) -> Sizing:

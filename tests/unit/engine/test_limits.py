@@ -48,3 +48,13 @@ def test_a_size_that_has_proved_the_quickest_is_taken(make_spec: MakeSpec) -> No
 def test_what_the_operator_sets_wins_over_what_has_proved(make_spec: MakeSpec) -> None:
     limits = EngineLimits(budget_bytes=1, batch_tokens=500)
     assert bounds("m", make_spec(), limits, FakeDevice(), Proved("fake")).tokens == 500
+
+
+def test_batches_of_pages_and_tiles_are_bounded_by_what_these_become(make_spec: MakeSpec) -> None:
+    dear = CostCoefficients(base=5.0, per_token=300.0)
+    found = [
+        bounds("m", make_spec(cost=dear).model_copy(update={"unit": unit}), LIMITS, device, CostBook("cpu")).tokens
+        for unit in ("tiles", "pages")
+        for device in (CpuDevice(), FakeDevice())
+    ]
+    assert found == [1, 28, 1, 7]

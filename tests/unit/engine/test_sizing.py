@@ -118,7 +118,7 @@ def test_a_state_that_is_none_is_refused(state: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "near"), [(0, 128), (130, 128), (170, 192), (1000, 1024), (1200, 1024), (1e9, 32_768)]
+    ("tokens", "near"), [(0, 1), (1, 1), (5.2, 6), (130, 128), (170, 192), (1000, 1024), (1200, 1024), (1e9, 32_768)]
 )
 def test_a_size_belongs_to_the_nearest_step(tokens: float, near: int) -> None:
     assert LADDER[step_of(tokens)] == near
@@ -147,3 +147,18 @@ def test_whatever_comes_factors_stay_finite(passes: list[tuple[float, float]]) -
         factors = factors.learn(tokens, ratio)
     assert all(0.3 < factors.of(tokens) < 3.1 for tokens in (1, 100, 1e4, 1e6))
     assert restored_factors(orjson.loads(orjson.dumps(factors.state()))) == factors
+
+
+@pytest.mark.parametrize("item", [1, 5, 20, 300])
+@pytest.mark.parametrize("best", [1, 4, 16])
+@pytest.mark.parametrize("seed", range(3))
+def test_where_items_are_long_the_quickest_number_of_them_is_found(item: int, best: int, seed: int) -> None:
+    """Documents of so many pages each, by as many as go into the size."""
+    dice, state = random.Random(seed), sizing(4)
+    counts = []
+    for _ in range(800):
+        count = max(1, state.tokens // item)
+        counts.append(count)
+        cost = (1 + 0.05 * math.log2(count / best) ** 2) * math.exp(dice.gauss(0, 0.03))
+        state = state.learn(count * item, cost, item)
+    assert 0.5 <= sum(counts[500:]) / 300 / best <= 2
