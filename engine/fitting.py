@@ -35,6 +35,9 @@ TOLERANCE = 1.5
 SURPRISES = 5
 """So many surprises in a row are a change."""
 
+_EARLY = 8
+"""Passes until which little is known but a guess."""
+
 KEPT = 0.25
 """What is left of the sums after a change."""
 
@@ -84,10 +87,19 @@ class Fit:
         same = all(self._surprise(*one) * surprise > 0 for one in self.surprises)
         fit = self if same else self._all(self.surprises)
         surprises = (*fit.surprises, (row, ms))
-        if len(surprises) < SURPRISES:
+        if len(surprises) < fit._enough(surprise):
             return replace(fit, surprises=surprises)
         mean = sum(fit._surprise(*one) for one in surprises) / len(surprises)
         return fit._at_speed(math.exp(mean))._all(surprises)
+
+    def _enough(self, surprise: float) -> int:
+        """How many surprises in a row are a change. A guess is given up sooner than what was learned.
+
+        A pass can be slow for many reasons, the first one above all, but not quick.
+        """
+        if self.seen >= _EARLY:
+            return SURPRISES
+        return 1 if surprise < 0 else 2
 
     @property
     def _band(self) -> float:

@@ -73,8 +73,8 @@ def bounds(model: str, spec: Spec, limits: EngineLimits, device: Device, costs: 
     # What is counted in pages or tiles is bounded by the tokens that these become.
     each = UNIT_TOKENS[spec.unit]
     least, most = (max(1, tokens // each) for tokens in _PROVED[device.kind])
-    tokens = limits.batch_tokens and max(1, limits.batch_tokens // each)
-    tokens = tokens or costs.batch_tokens(model, least, most)
+    said = max(1, limits.batch_tokens // each) if limits.batch_tokens else None
+    tokens = said or costs.batch_tokens(model, least, most)
     if not tokens:
         cheap = int(_CHEAP_MS / cost.per_token) if cost.per_token > 0 else 2**62
         tokens = max(1, _TOKENS[device.kind] // each, cheap)

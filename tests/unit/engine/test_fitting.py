@@ -154,3 +154,21 @@ def test_no_other_non_negative_point_is_better(equations: list[tuple[float, ...]
     for _ in range(50):
         other = (dice.choice([0, dice.random()]), dice.choice([0, dice.random()]), dice.choice([0, dice.random()]))
         assert objective(found) <= objective(other) + 1e-6
+
+
+@pytest.mark.parametrize(("factor", "passes"), [(1 / 7, 1), (1 / 2, 1), (2, 2), (7, 2)])
+def test_a_guess_is_given_up_after_the_first_passes(factor: float, passes: int) -> None:
+    fit = prior((2.0, 0.1, 0.0), [(1.0, 64.0, 512.0), (1.0, 256.0, 8192.0)])
+    for number in range(passes):
+        row = (1.0, 100.0 + number, 900.0)
+        fit = fit.learn(row, factor * (2.0 + 0.1 * row[1]))
+    row = (1.0, 150.0, 2000.0)
+    assert fit.predict(row) == pytest.approx(factor * 17.0, rel=0.1)
+
+
+def test_a_first_pass_that_stalls_is_no_reason_to_give_the_guess_up() -> None:
+    fit = prior((2.0, 0.1, 0.0), [(1.0, 64.0, 512.0), (1.0, 256.0, 8192.0)])
+    row = (1.0, 100.0, 900.0)
+    for factor in (20.0, 1.0):
+        fit = fit.learn(row, factor * 12.0)
+    assert fit.predict(row) == pytest.approx(12.0, rel=0.15)
