@@ -73,6 +73,8 @@ def create_app(settings: Settings, catalog: Catalog | None = None) -> FastAPI:
         lifespan=lifespan,
         redirect_slashes=False,
         redoc_url=None,
+        # Looked for at each request otherwise, in the environment.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     for router in (
         submit.router,

@@ -158,4 +158,8 @@ class Spec(_Strict):
     @property
     def verbs(self) -> tuple[Verb, ...]:
         """The verbs this model does."""
-        return tuple(v for v in Verb if getattr(self.tasks, v.value) is not None)
+        return tuple(v for v in Verb if self.does(v))
+
+    def does(self, verb: Verb) -> bool:
+        """Whether this model does it; a look-up, for every request."""
+        return getattr(self.tasks, verb.value) is not None

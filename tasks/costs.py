@@ -38,6 +38,7 @@ class Prices:
         self._database = database
         self._hardware = hardware
         self._list: Mapping[str, CostCoefficients] = {}
+        self._guesses: dict[str, CostCoefficients] = {}
         self._kind = "cpu"
         self._task: asyncio.Task[None] | None = None
 
@@ -53,12 +54,16 @@ class Prices:
 
     def of(self, choice: Choice) -> CostCoefficients:
         """What the model costs: what it has proved to cost, else the guess for the fastest hardware there is."""
-        return self._list.get(choice.key) or coefficients(choice.spec, self._kind)
+        known = self._list.get(choice.key) or self._guesses.get(choice.key)
+        if known is None:
+            known = self._guesses[choice.key] = coefficients(choice.spec, self._kind)
+        return known
 
     async def refresh(self) -> None:
         """Read the list now. Raises StoreUnavailable or Overloaded."""
         there = set(self._hardware())
         self._kind = fastest(there) or self._kind
+        self._guesses = {}
         self._list = cheapest(await self._database.run(prices, there or None))
 
     async def _run(self) -> None:

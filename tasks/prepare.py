@@ -81,7 +81,7 @@ class Checked:
 def check(request: JobRequest, catalog: Catalog, limits: Limits) -> Checked:
     """The request against the catalog and the limits. Raises a CatalogError or a TaskError that names the field."""
     choice = catalog.find(request.model)
-    if request.verb not in choice.spec.verbs or request.verb not in SERVED:
+    if request.verb not in SERVED or not choice.spec.does(request.verb):
         raise UnsupportedVerb(_verb_message(choice.spec, request.verb), param="verb")
     options = parse_options(choice.spec, request.verb, choice.run, request.options)
     _no_nul(request.options)
