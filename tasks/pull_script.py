@@ -181,12 +181,16 @@ for i = 2, #KEYS do
   local queue = KEYS[i]
   local plain = redis.call('LLEN', queue)
   if plain > 0 then
-    for _, value in ipairs({{i - 1, '', plain, '0'}}) do waiting[#waiting + 1] = value end
+    local at = #waiting
+    waiting[at + 1], waiting[at + 2], waiting[at + 3], waiting[at + 4] = i - 1, '', plain, '0'
   end
   local _, scored = turns_of(index_of(queue), now)
+  local at = #waiting
   for j = 1, #scored, 2 do
-    local values = {{i - 1, scored[j], redis.call('LLEN', list_of(queue, scored[j])), tostring(now - scored[j + 1])}}
-    for _, value in ipairs(values) do waiting[#waiting + 1] = value end
+    local count = redis.call('LLEN', list_of(queue, scored[j]))
+    waiting[at + 1], waiting[at + 2] = i - 1, scored[j]
+    waiting[at + 3], waiting[at + 4] = count, tostring(now - scored[j + 1])
+    at = at + 4
   end
 end
 local all = redis.call('HGETALL', KEYS[1])

@@ -26,6 +26,10 @@ LEASE_S = 3.0
 LOOK_AGAIN_S = 0.05
 """After leaving something to others an idle worker looks so soon whether it is still there."""
 
+LOOK_EACH_S = 0.0005
+"""So much later for each list that waits, many times what the look at it takes: idle workers must not fill the broker's
+time with looking. At the most, 128 models in each of ten queues, that is 0.64 s."""
+
 FAILED_S = 5.0
 """A model that could not be had is left to others for so long, and then for as long as the child says so."""
 
@@ -84,7 +88,8 @@ class Neighbours:
         waiting = {one.model for one in survey.waiting if one.model}
         self._declined = frozenset(model for model in waiting if self.declines(model, now))
         choice = choose(plan, survey, self.here, self._declined)
-        self._look_at = now + LOOK_AGAIN_S if choice.ring else float("inf")
+        pause_s = LOOK_AGAIN_S + LOOK_EACH_S * len(survey.waiting)
+        self._look_at = now + pause_s if choice.ring else float("inf")
         counts = {(one.queue, one.model): one.count for one in survey.waiting}
         before = self._without_room
         plan, self._without_room = apart(choice.plan, counts, self._holding.absent)

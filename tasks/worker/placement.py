@@ -56,7 +56,8 @@ def choose(plan: Plan, survey: Survey, here: Container[str], declined: Container
     waiting: dict[str, list[Waiting]] = {}
     for one in sorted(survey.waiting, key=lambda one: -one.unserved_s):
         waiting.setdefault(one.queue, []).append(one)
-    ring: dict[str, None] = {}
+    elsewhere: dict[str, _Elsewhere | None] = {}
+    left: dict[str, None] = {}
     sections = []
     for section in plan.sections:
         groups: dict[Claim, list[Source]] = {claim: [] for claim in Claim}
@@ -66,16 +67,17 @@ def choose(plan: Plan, survey: Survey, here: Container[str], declined: Container
                 if one.model in declined and any(one.model not in place.declined for place in survey.places):
                     claim = Claim.NONE
                 else:
-                    elsewhere = _elsewhere(one.model, survey.places)
-                    claim = _claim(one, one.model in here, elsewhere, backlog_ms.get(one.model, 0.0))
+                    if one.model not in elsewhere:
+                        elsewhere[one.model] = _elsewhere(one.model, survey.places)
+                    claim = _claim(one, one.model in here, elsewhere[one.model], backlog_ms.get(one.model, 0.0))
                 by_claim.setdefault(claim, []).append(one.model)
             for claim, models in by_claim.items():
                 groups[claim].append(replace(source, models=tuple(models)))
         for source in groups.pop(Claim.NONE):
-            for model in source.models or ():
-                ring |= dict.fromkeys(place.worker for place in _left_to(model, survey.places))
+            left |= dict.fromkeys(source.models or ())
         if sources := tuple(source for group in groups.values() for source in group):
             sections.append(Section(sources, section.room_ms, section.jobs, section.least))
+    ring = dict.fromkeys(place.worker for model in left for place in _left_to(model, survey.places))
     return Choice(Plan(tuple(sections), plan.cap_ms, plan.most), tuple(keys.own_bell(worker) for worker in ring))
 
 

@@ -10,10 +10,11 @@ import pytest
 
 from catalog.terms import Lane
 from tasks.pull_script import Plan, Section, Source
+from tasks.queues import queue_names
 from tasks.survey import Place, Survey, Waiting
 from tasks.worker.delivery import Delivery
 from tasks.worker.holding import FRESH, Held, Holding
-from tasks.worker.neighbours import FAILED_S, LOOK_AGAIN_S, Neighbours
+from tasks.worker.neighbours import FAILED_S, Neighbours
 from tasks.worker.rooms import Limits
 
 
@@ -127,9 +128,17 @@ def test_work_left_to_others_is_looked_at_again_soon(neighbours: Neighbours) -> 
     plan = Plan((Section((Source("interactive.xs", 2.0),), 100.0, 10),), 100.0)
     survey = Survey((Waiting("interactive.xs", "x", 1),), (Place("home", {"x": 2.0}),))
     neighbours.choose(plan, survey, 10.0)
-    assert [neighbours.doubting(now) for now in (10.0, 10.0 + LOOK_AGAIN_S)] == [False, True]
+    assert [neighbours.doubting(now) for now in (10.0, 10.1)] == [False, True]
     neighbours.choose(plan, Survey((), ()), 11.0)
     assert not neighbours.doubting(99.0)
+
+
+def test_the_more_waits_the_later_an_idle_worker_looks_again(neighbours: Neighbours) -> None:
+    plan = Plan((Section((Source("interactive.xs", 2.0),), 100.0, 10),), 100.0)
+    models = [f"m{number}" for number in range(128)]
+    waiting = tuple(Waiting(queue, model, 1) for queue in queue_names() for model in models)
+    neighbours.choose(plan, Survey(waiting, (Place("home", dict.fromkeys(models, 1000.0)),)), 10.0)
+    assert [neighbours.doubting(now) for now in (10.5, 10.8)] == [False, True]
 
 
 def test_busy_is_what_is_left_of_the_work_in_hand(holding: Holding[None]) -> None:
