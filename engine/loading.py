@@ -239,6 +239,8 @@ class Loading:
             failure = self._placement.starve(slot, now)
             if failure is not None:
                 raise failure
+            if slot.starved == now:
+                log.info("%s waits for %d bytes that others on the device have", slot.model, slot.weights + slot.floor)
         return None if plan is None or plan.at > now else plan
 
     def _reserve(self, slot: Slot) -> bool:
