@@ -60,6 +60,8 @@ class Parent:
         self._delivery: Delivery | None = None
         self._connected = False
         self._eventer: Any = None
+        self._hub: Hub | None = None
+        self._next_look: Any = None
         self._late: list[tuple[JobRequest, str, float, str | None]] = []
         self._unsent: list[tuple[str, bytes, int]] = []
         self._cancelled: set[str] = set()
@@ -94,7 +96,8 @@ class Parent:
         hub.on_tick.add(self._flush)
         hub.call_repeatedly(_TICK_S, self._tick)
         hub.call_repeatedly(_EVENTS_S, self._send_events)
-        hub.call_repeatedly(_LOOK_S, self._reconsider)
+        self._hub, self._next_look = hub, None
+        self._look_soon()
         self._connected = True
         self.neighbours.tell(self._delivery, time.monotonic())
         for owner, status, runtime_s, code in late:
@@ -104,6 +107,7 @@ class Parent:
         """The connection is gone and another will come; until then `idle` is called instead of the message loop."""
         self._connected = False
         self._eventer = None
+        self._hub = self._next_look = None
         self._link.unregister()
 
     def idle(self) -> None:
@@ -150,6 +154,7 @@ class Parent:
         """Give the child what came. Not at the end of the turn: Celery sends its events before that."""
         self._room_made = False
         self._flush()
+        self._look_soon()
         if self._delivery is not None:
             self.neighbours.tell_changes(self._delivery, time.monotonic())
 
@@ -283,6 +288,19 @@ class Parent:
         if self._delivery is not None and not self._handed_back:
             self._delivery.reconsider()
 
+    def _look_soon(self) -> None:
+        """Look at the queues again and again while no bell may tell of what is there.
+
+        One that holds nothing and has no neighbours hears of everything, and sleeps until it does.
+        """
+        if self._next_look is None and self._hub is not None and (len(self.holding) or not self.neighbours.alone):
+            self._next_look = self._hub.call_later(_LOOK_S, self._look)
+
+    def _look(self) -> None:
+        self._next_look = None
+        self._reconsider()
+        self._look_soon()
+
     def _give_back(self, jobs: Sequence[Held[JobRequest]]) -> None:
         """Return messages to their queues: untouched ones as they came, others marked, so that their row is read."""
         for held in jobs:
@@ -310,6 +328,8 @@ class Parent:
         if self._connected and self._delivery is not None:
             self.neighbours.tell(self._delivery, now)
             self._say_lost(self._unsaid)
+            self._reconsider()
+            self._look_soon()
         if overdue := self.holding.overdue(now):
             self._end_child("limit", f"over its limit: {', '.join(overdue)}")
         elif self._link.alive and not self.holding.ready and now > self._ready_by:
