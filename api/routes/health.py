@@ -20,7 +20,7 @@ from tasks.store import read
 router = APIRouter(tags=["health"])
 
 NO_WORKER = "No worker has sent a heartbeat within 15 seconds; start one, or wait for it."
-ALL_LOST = "The device of every worker has failed; the workers restart by themselves."
+ALL_LOST = "The device or the engine child of every worker has failed; the workers restart by themselves."
 _NOT_READY: dict[int | str, dict[str, Any]] = {
     503: {"model": NotReady, "description": "Not now; `reasons` says why", "headers": RETRY_AFTER}
 }

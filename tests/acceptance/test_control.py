@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -188,11 +192,46 @@ def test_a_job_that_kills_its_worker_each_time_is_given_up_and_good_jobs_finish(
 
 
 def test_a_device_that_cannot_compute_any_more_is_restarted_and_only_the_culprit_suffers(someone: Any) -> None:
-    poison = someone.submit(["POISON"], "once-sick")
-    good = [someone.submit([f"text {n}"], "once-sick") for n in range(10)]
-    assert {job["status"] for job in someone.ends(good).values()} == {"succeeded"}
-    assert someone.end(poison)["status"] == "failed"
-    assert someone.client.get("/readyz").text == "ok"
+    with watching(someone) as seen:
+        poison = someone.submit(["POISON"], "once-sick")
+        good = [someone.submit([f"text {n}"], "once-sick") for n in range(10)]
+        assert {job["status"] for job in someone.ends(good).values()} == {"succeeded"}
+        assert someone.end(poison)["status"] == "failed"
+        # With the next child's first beat.
+        end = time.monotonic() + 30.0
+        while someone.client.get("/readyz").text != "ok":
+            assert time.monotonic() < end, "still not ready"
+    assert seen.ready >= {200, 503}
+    assert seen.lost >= {"0", "1"}
+
+
+@dataclass
+class Seen:
+    """The states of /readyz and the values of the gauge of lost workers that were seen."""
+
+    ready: set[int] = field(default_factory=set)
+    lost: set[str] = field(default_factory=set)
+
+
+@contextmanager
+def watching(someone: Any) -> Iterator[Seen]:
+    """Look at readiness and the gauge again and again while the block runs."""
+    seen, over = Seen(), threading.Event()
+
+    def watch() -> None:
+        with httpx.Client(base_url=someone.client.base_url, timeout=60) as client:
+            while not over.is_set():
+                seen.ready.add(client.get("/readyz").status_code)
+                page = client.get("/metrics").text
+                seen.lost.update(re.findall(r"^roost_worker_lost\{[^}]*\} (\d)", page, re.MULTILINE))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        watcher.join()
 
 
 def test_a_load_that_never_ends_fails_its_jobs_once_and_the_others_go_on(stack: Any, someone: Any) -> None:

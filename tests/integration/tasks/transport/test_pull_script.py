@@ -59,6 +59,14 @@ def test_what_one_section_takes_is_missing_in_the_next(pull: Puller) -> None:
 
 
 @pytest.mark.usefixtures("full")
+def test_a_section_with_its_own_room_neither_loses_to_the_others_nor_takes_from_them(pull: Puller) -> None:
+    first = Section((Source("interactive.xs", 2.0),), room_ms=10.0, jobs=6)
+    own = Section((Source("interactive.xl", 5.0),), room_ms=5.0, jobs=2, own=True)
+    third = Section((Source("interactive.m", 5.0),), room_ms=20.0, jobs=6)
+    assert pull(first, own, third) == ["interactive.xs"] * 5 + ["interactive.xl"] + ["interactive.m"]
+
+
+@pytest.mark.usefixtures("full")
 def test_the_least_of_a_section_comes_even_without_room(pull: Puller) -> None:
     first = Section((Source("interactive.xs", 2.0),), room_ms=10.0, jobs=5)
     second = Section((Source("interactive.m", 5.0), Source("interactive.xl")), room_ms=-100.0, jobs=5, least=1)

@@ -8,8 +8,9 @@ refuses to start while there is `test:refused`.
 
 It has the stage's own model from the start. Another it has from its first batch on, and says that the load took
 `ROOST_CHILD_LOAD` seconds, which it did not; unless the set `test:unloadable` has the worker's name, a space and the
-model: then the batch fails. It says that it knows all models, or those that `ROOST_CHILD_KNOWS` lists, and runs the
-jobs of others all the same.
+model: then the batch fails. With the option `load_s` of its first job the load does take as long, under the limit
+`load_limit_s`; meanwhile other jobs run. It says that it knows all models, or those that `ROOST_CHILD_KNOWS` lists, and
+runs the jobs of others all the same.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class StandIn:
         self.waiting: dict[str, tuple[Submission, int]] = {}
         self.running: dict[str, Submission] = {}
         self.ends = 0.0
+        self.loads: dict[str, float] = {}
         self.batch = 0
         self.closing = False
 
@@ -64,9 +66,11 @@ class StandIn:
         if known := os.environ.get("ROOST_CHILD_KNOWS"):
             self.send("knows", known.split(","))
         while True:
+            self.load()
             if not self.running:
                 self.begin()
-            patience = max(0.0, self.ends - time.monotonic()) if self.running else None
+            ends = [*self.loads.values(), *([self.ends] if self.running else [])]
+            patience = max(0.0, min(ends) - time.monotonic()) if ends else None
             readable, _, _ = select.select([self.line], [], [], patience)
             if readable and not self.hear():
                 return
@@ -100,12 +104,26 @@ class StandIn:
                 self.send("returned", [key])
             else:
                 self.waiting[key] = (unpack(message), lost)
+                self.need(self.waiting[key][0])
+
+    def need(self, job: Submission) -> None:
+        if "load_s" in job.options and job.model not in (*self.residents, *self.loads):
+            self.note("rpush", "test:loads", f"{self.name} {job.model}")
+            self.loads[job.model] = time.monotonic() + float(str(job.options["load_s"]))
+            self.send("loading", job.model, float(str(job.options.get("load_limit_s", 60.0))))
+
+    def load(self) -> None:
+        for model in [model for model, end in self.loads.items() if end <= time.monotonic()]:
+            del self.loads[model]
+            self.residents[model] = self.load_s
+            self.send("loaded", model)
+            self.send("residents", self.residents)
 
     def cancel(self, ids: list[str]) -> None:
         self.end([key for key in ids if self.waiting.pop(key, None) or self.running.pop(key, None)], "dropped")
 
     def begin(self) -> None:
-        keys = list(self.waiting)[:BATCH]
+        keys = [key for key, (job, _) in self.waiting.items() if job.model not in self.loads][:BATCH]
         if lonely := [key for key in keys if self.waiting[key][1] >= 2]:
             keys = lonely[:1]
         if not keys:

@@ -9,6 +9,7 @@ import msgpack
 import pytest
 
 from catalog.terms import Lane
+from tasks import keys
 from tasks.pull_script import Plan, Section, Source
 from tasks.queues import queue_names
 from tasks.survey import Place, Survey, Waiting
@@ -202,3 +203,16 @@ def test_without_a_child_no_model_is_here_for_the_others(holding: Holding[None],
     holding.child_lost(0.0)
     neighbours.tell(recorder, 0.0)
     assert [told[0] if told else None for told in recorder.told] == [{"held": None}, {}]
+
+
+def test_others_are_told_once_of_what_finds_no_room_here(holding: Holding[None], neighbours: Neighbours) -> None:
+    """The bell that told of it was heard here, and it may be theirs; what they leave comes back, so not again."""
+    for number in range(10):
+        holding.add(_job(str(number), model="cold", cost_ms=1.0))
+    plan = Plan((Section((Source("interactive.xs", 2.0),), 100.0, 10),), 100.0)
+    choices = [
+        neighbours.choose(plan, Survey((Waiting("interactive.xs", "cold", count),), (Place("other", {}),)), 0.0)
+        for count in (5, 5, 4, 7)
+    ]
+    assert [choice.plan.sections for choice in choices] == [()] * 4
+    assert [choice.ring for choice in choices] == [(keys.own_bell("other"),), (), (), (keys.own_bell("other"),)]
