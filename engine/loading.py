@@ -81,10 +81,11 @@ class Loading:
             adapter.interrupt()
         for thread in self._threads:
             thread.join(timeout_s)
+        ended = not any(thread.is_alive() for thread in self._threads)
         with self._changed:
             for slot in slots:
                 # One that was to come back from host memory and did not begin to is LOADING still.
-                there = slot.phase in (Phase.RESIDENT, Phase.LEAVING, Phase.PARKED) or slot.host > 0
+                there = slot.phase in (Phase.RESIDENT, Phase.LEAVING, Phase.PARKED) or (ended and slot.host > 0)
                 if there and not slot.leases and slot.adapter is not None:
                     drop_weights(slot.adapter)
                     slot.phase, slot.host = Phase.ABSENT, 0

@@ -109,3 +109,20 @@ def test_who_waits_anew_for_memory_that_is_nobodys_of_ours_waits_as_long_as_the_
     now[0] = 111.0
     residency.want("a")
     watching.until("refused", "a")
+
+
+def test_a_stop_drops_the_host_copy_of_a_model_that_was_about_to_come_back(
+    make_residency: MakeResidency, watching: Watching
+) -> None:
+    models = {"a": {"bytes": 600, "parks": True}, "b": {"bytes": 600}}
+    residency = make_residency(models, host_bytes=1000)
+    held(residency, "a")
+    residency.acquire("b", PATIENCE_S)
+    assert state(residency, "a").phase is Phase.PARKED
+    residency.want("a")
+    watching.until("started", "a", times=2)
+    # Its load waits for the lease on b.
+    residency.stop(1.0)
+    assert (state(residency, "a").phase, state(residency, "a").host_bytes) == (Phase.ABSENT, 0)
+    assert residency.snapshot()[1].host == 0
+    residency.release("b")
