@@ -139,7 +139,7 @@ def test_jobs_of_a_model_that_nobody_knows_are_taken_all_the_same(stage: Stage) 
     _until_both_know(stage)
     jobs = [stage.job(model=Y) for _ in range(20)]
     stage.publish(*jobs)
-    stage.until(lambda: {str(job.id) for job in jobs} <= stage.books.ended().keys(), 3.0)
+    stage.until(lambda: {str(job.id) for job in jobs} <= stage.books.ended().keys(), 10.0)
 
 
 @pytest.mark.usefixtures("two")
@@ -150,5 +150,5 @@ def test_a_model_that_failed_to_load_goes_to_the_other_worker(stage: Stage) -> N
     stage.books.client.srem("test:unloadable", f"{'two' if bad == 'one' else 'one'} {Y}")
     jobs = [stage.job(model=Y) for _ in range(20)]
     stage.publish(*jobs)
-    stage.until(lambda: {str(job.id) for job in jobs} <= stage.books.ended().keys(), 3.0)
+    stage.until(lambda: {str(job.id) for job in jobs} <= stage.books.ended().keys(), 10.0)
     assert {stage.books.ended()[str(job.id)] for job in jobs} == {"succeeded"}
