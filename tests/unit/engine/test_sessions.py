@@ -88,13 +88,14 @@ def test_what_is_generated_together_equals_what_is_generated_alone(
 def test_a_long_prompt_is_read_in_parts_and_holds_nobody_up(
     make_engine: MakeEngine, recorder: Recorder, prompt: MakeWork, steps: Steps
 ) -> None:
-    engine = make_engine({"g": generator(new_tokens=8)}, step_ms=11.0)
+    # As slow as its spec says: what is quicker is soon known to be, and then read in larger parts.
+    engine = make_engine({"g": generator(new_tokens=8, read_seconds=0.0001)}, step_ms=11.0)
     long, short = prompt("long " * 400), prompt("short")
     engine.submit([long, short])
     recorder.results(long, short)
     parts = [read for step in steps.log for name, read in step if name == "long" and read]
     assert sum(parts) == 400
-    assert max(parts) <= 100
+    assert max(parts) < 200
     assert list(recorder.done) == [short.id, long.id]
 
 
