@@ -36,8 +36,8 @@ class QoS(redis.QoS):  # type: ignore[misc]
         self.acked: list[str] = []
 
     def can_consume(self) -> bool:
-        """Whether another message may be taken."""
-        return self.channel.open and bool(super().can_consume())
+        """Whether another message may be taken. A plan knows by itself; the prefetch count is for those without one."""
+        return self.channel.open and (self.channel.pulls is not None or bool(super().can_consume()))
 
     def append(self, message: Any, delivery_tag: str) -> None:
         """Note a delivered message; the script has recorded it on the server, unless it came another way."""

@@ -76,9 +76,9 @@ def test_what_waits_for_a_model_stays_in_its_queue_and_is_pulled_when_it_has_com
     stage.until_all_ended(len(jobs), 60.0)
 
 
-@pytest.mark.parametrize("lane", Lane)
-def test_a_small_hand_is_not_filled_by_a_cold_model(stage: Stage, lane: Lane) -> None:
-    _start(stage, pull_jobs=8)
+@pytest.mark.parametrize(("lane", "pull_jobs"), [(Lane.INTERACTIVE, 1), (Lane.BULK, 8)])
+def test_a_small_hand_is_not_filled_by_a_cold_model(stage: Stage, lane: Lane, pull_jobs: int) -> None:
+    _start(stage, pull_jobs=pull_jobs)
     jobs = _flood(stage, 100, lane=lane)
     resident = stage.job(lane=lane)
     stage.publish(resident)
