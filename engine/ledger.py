@@ -87,10 +87,10 @@ class Ledger:
         self._entries[model] = _Entry(weights, floor, taken=False, loaded=False)
 
     def take(self, model: str) -> bool:
-        """Take what was promised. False, and the promise stands, if the account does not give it."""
+        """Take what was promised. False, and the promise stands, if it is not free, or the account does not give it."""
         entry = self._entries[model]
         entry.taken = True
-        if self._agree(max(self._floor(0), self.lent)):
+        if self._taken + self._kept <= self.budget and self._agree(self._kept):
             return True
         entry.taken = False
         return False
@@ -114,7 +114,7 @@ class Ledger:
         """Note what a model takes, as measured, whether it fits or not."""
         before = self._entries.get(model)
         self._entries[model] = _Entry(weights, floor, taken=True, loaded=True, lent=before.lent if before else 0)
-        self._agree(max(self._floor(0), self.lent), force=True)
+        self._agree(self._kept, force=True)
 
     def leave(self, model: str) -> None:
         """The model is about to go: its room may be promised to others."""
@@ -128,7 +128,7 @@ class Ledger:
         if entry is not None:
             # Until the device is asked again, so that nobody else goes for the same bytes.
             self.short = max(0, self.short - entry.weights)
-            self._agree(max(self._floor(0), self.lent), force=True)
+            self._agree(self._kept, force=True)
 
     def held(self, model: str) -> int:
         """Bytes of a model's weights."""
@@ -147,7 +147,10 @@ class Ledger:
             self._agree(self.lent, force=True)
 
     def try_lend(self, count: int, model: str = "") -> bool:
-        """A batch takes activation bytes; False, and nothing is lent, if the account does not give them."""
+        """A batch takes activation bytes; False, and nothing is lent, if budget or account do not give them."""
+        if self._taken + self.lent + count > self.budget:
+            self._spare = 0 if self._account is None else self._account.room()
+            return False
         if self.lent + count > self._reserve and not self._agree(self.lent + count):
             return False
         self._lend(count, model)
@@ -156,7 +159,7 @@ class Ledger:
     def refresh(self) -> None:
         """Hear the account anew, and give back what batches have not needed lately. Call it about once a second."""
         if self._account is not None:
-            self._agree(max(self._floor(0), self.lent), force=True)
+            self._agree(self._kept, force=True)
             self._spare = self._account.room()
             self.short = self._account.short(0 if self._phantom else self.lent)
 
@@ -186,6 +189,15 @@ class Ledger:
         if self._account is not None:
             self._account.close()
             self._account = None
+
+    @property
+    def _kept(self) -> int:
+        """What batches have, or the largest floor if that is more. A floor that was promised comes with its weights."""
+        return max([self.lent, *(entry.floor for entry in self._entries.values() if entry.taken)])
+
+    @property
+    def _taken(self) -> int:
+        return sum(entry.weights for entry in self._entries.values() if entry.taken)
 
     @property
     def _staying(self) -> int:
