@@ -177,8 +177,13 @@ class Ledger:
         return Share() if self._account is None else self._account.others()
 
     def foreign(self, memory: Memory) -> int:
-        """Bytes used on the device that are nobody's of ours."""
-        return foreign(memory, together((self._said, self.others())))
+        """Bytes used on the device that are nobody's of ours.
+
+        This process's own beyond its models (batches that run, on a CPU Python and its libraries) are not among them.
+        Of other workers only what is on their account is known.
+        """
+        beyond = max(0, memory.ours - (self._said.held - self._said.pending))
+        return max(0, foreign(memory, together((self._said, self.others()))) - beyond)
 
     def tell_foreign(self) -> str:
         """Who else is on the device, for a message."""

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from engine.account import Share
 from engine.ledger import Ledger
+from engine.memory import Memory
 from tests.unit.engine.watching import Pool
 
 
@@ -71,6 +72,14 @@ def test_a_promise_is_kept_once_who_leaves_has_gone(pool: Pool) -> None:
     assert ledger.given_up("new")
     assert ledger.take("new")
     assert pool.share == Share(700, 700)
+
+
+def test_what_the_process_takes_itself_beyond_its_models_is_not_foreign(pool: Pool) -> None:
+    ledger = Ledger(1000, pool)
+    ledger.hold("a", 300, 50)
+    # 300 of weights and 120 of its own, 200 of other workers, 80 of somebody else.
+    pool.taken = 200
+    assert ledger.foreign(Memory(1000, 300, 420)) == 80
 
 
 def test_what_was_loaded_is_not_pending_any_more(pool: Pool) -> None:
