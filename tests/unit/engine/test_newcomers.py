@@ -65,7 +65,14 @@ def test_one_that_waits_for_others_memory_holds_nobody_up(placement: Placement) 
 def test_one_sent_away_for_another_pauses(placement: Placement) -> None:
     slot = wanted(placement, "a", asked=100.0, loaded=90.0)
     slot.departed(Reason.ROOM, "b", 99.0)
+    wanted(placement, "b", phase=Phase.LOADING)
     assert placement.next_load(100.0) == (None, 50.0)
+
+
+def test_one_that_alone_wants_the_loader_does_not_pause(placement: Placement) -> None:
+    slot = wanted(placement, "a", asked=100.0, loaded=90.0)
+    slot.departed(Reason.ROOM, "b", 99.0)
+    assert placement.next_load(100.0) == (slot, None)
 
 
 def test_one_that_left_unused_does_not_pause(placement: Placement) -> None:
@@ -77,5 +84,6 @@ def test_one_that_left_unused_does_not_pause(placement: Placement) -> None:
 def test_a_copy_back_pauses_for_what_a_copy_takes(placement: Placement) -> None:
     slot = wanted(placement, "a", loaded=90.0, phase=Phase.PARKED, restores=1, restore_s=0.1, host=50)
     slot.departed(Reason.ROOM, "b", 90.2)
+    wanted(placement, "b", phase=Phase.LOADING)
     assert placement.next_load(90.5)[1] == pytest.approx(0.1)
     assert placement.next_load(90.7) == (slot, None)
