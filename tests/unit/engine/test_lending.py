@@ -110,6 +110,19 @@ def test_an_idle_model_leaves_for_an_item_that_has_no_room(
     assert pool.share.held <= before
 
 
+def test_an_idle_model_leaves_for_an_item_that_would_pass_the_budget(
+    make_engine: MakeEngine, recorder: Recorder, now_work: MakeWork
+) -> None:
+    pool = Pool(2**40)
+    engine = there(make_engine, recorder, now_work, pool, "idle", "m")
+    work = now_work(lengths=[1850])
+    engine.submit([work])
+    (done,) = recorder.results(work)
+    assert isinstance(done.outcomes[0], Output)
+    assert model(engine, "idle").evictions == 1
+    assert pool.most <= engine.snapshot().ledger.budget
+
+
 def test_an_item_for_which_nothing_here_can_make_room_runs_in_the_end(
     make_engine: MakeEngine, recorder: Recorder, now_work: MakeWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
