@@ -51,7 +51,7 @@ def measure(pace: Pace, number: int) -> Found:
         for most_ms in BULK_MS:
             tokens = Bounds(CARD.batch_items, CARD.batch_tokens, COST, OVERHEAD_MS).within(most_ms).tokens
             beside = interactive_waits(load, seconds, tokens, number)
-            what = f"interactive at {load:.0%}, bulk waiting, {tokens // SHORT} to a bulk batch"
+            what = f"interactive at {load:.0%}, bulk waiting, up to {tokens // SHORT} to a bulk batch"
             ratio = percentile(beside, 99) / percentile(alone, 99)
             excess_ms = (percentile(beside, 99) - percentile(alone, 99)) * 1000
             bulk_ms = COST.batch(tokens // SHORT, SHORT) + OVERHEAD_MS
@@ -125,6 +125,6 @@ STUDY = Study(
     measure=measure,
     notes=(
         "fair share: the job's own cost times the callers that have work on the device (processor sharing)",
-        "a batch that runs is not interrupted: what bulk adds to an interactive wait is the rest of one bulk batch",
+        "a batch that runs is not interrupted; while interactive work comes, bulk batches are no longer than its own",
     ),
 )
