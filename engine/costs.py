@@ -155,6 +155,9 @@ class CostBook:
     def price(self, model: str) -> CostCoefficients | None:
         """What jobs of the model are priced by: device-milliseconds under load. None if unknown.
 
+        A job shares its batch with others, so it pays for its tokens' part of what any pass takes, however small: by
+        the usual size of passes, which is large under load and that of one job where nothing else comes.
+
         Under load passes run side by side, each slower than it would be alone, and the device does as many at once as
         it has lanes: so a crowded pass counts for its share of the device, and any other one for all of it. For a model
         that generates, a new token costs its share of the usual step.
@@ -235,7 +238,7 @@ class CostBook:
     def _price(self, there: Lessons) -> CostCoefficients | None:
         run = self._share(there, Pass.RUN)
         if run is not None:
-            return run[0]
+            return _spread(*run)
         read, step = self._share(there, Pass.READ), self._share(there, Pass.STEP)
         if read is None or step is None:
             return None if read is None else read[0]
@@ -252,3 +255,9 @@ class CostBook:
             return None
         key, known = best
         return scaled(known.found, 1 / self._lanes if key.crowded else 1.0), known
+
+
+def _spread(found: CostCoefficients, known: Known) -> CostCoefficients:
+    """The coefficients with the base of a usual pass spread over its tokens."""
+    each = found.base / max(1.0, known.fit.typical[1])
+    return found.model_copy(update={"base": 0.0, "per_token": found.per_token + each})

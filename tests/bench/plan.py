@@ -10,6 +10,7 @@ from tests.bench.cases import (
     fairness,
     items,
     jobs,
+    learning,
     overhead,
     runtimes,
     simulated,
@@ -29,4 +30,4 @@ CASES: tuple[Case, ...] = (
     embeddings.CASE,
 )
 
-STUDIES: tuple[Study, ...] = (fairness.STUDY, switching.STUDY, runtimes.STUDY, simulated.STUDY)
+STUDIES: tuple[Study, ...] = (fairness.STUDY, switching.STUDY, runtimes.STUDY, learning.STUDY, simulated.STUDY)

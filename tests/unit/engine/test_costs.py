@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -82,6 +83,13 @@ def test_passes_teach_what_they_cost(padded: bool) -> None:
     assert close(book.coefficients("m", spec()), TRUE)
 
 
+def priced(book: CostBook, runs: Sequence[Ran]) -> float:
+    """What all items of these passes are priced at together."""
+    price = book.price("m")
+    assert price is not None
+    return sum(len(ran.lengths) * price.batch(1, max(ran.lengths)) for ran in runs)
+
+
 def test_a_prediction_holds_for_the_pass() -> None:
     book = taught(*passes(100))
     assert book.predict("m", spec(), [10, 100, 30]) == pytest.approx(TRUE.batch(3, 100), rel=0.05)
@@ -107,12 +115,25 @@ def test_planning_goes_by_the_circumstances_that_are_usual() -> None:
 
 
 def test_a_crowded_pass_is_priced_at_its_share_of_the_device() -> None:
-    book = taught(*passes(60, 2.0, crowded=True), *passes(200, 1.2, threads=4), lanes=4)
-    assert close(book.price("m"), TRUE, 0.5)
+    crowded = passes(60, 2.0, crowded=True)
+    book = taught(*crowded, *passes(200, 1.2, threads=4), lanes=4)
+    assert priced(book, crowded) == pytest.approx(sum(ran.seconds for ran in crowded) * 1000 / 4, rel=0.15)
 
 
 def test_without_crowded_passes_the_price_is_all_of_a_pass() -> None:
-    assert close(taught(*passes(60), lanes=4).price("m"), TRUE)
+    alone = passes(60)
+    assert priced(taught(*alone, lanes=4), alone) == pytest.approx(sum(ran.seconds for ran in alone) * 1000, rel=0.15)
+
+
+def test_a_job_among_many_pays_for_its_part_of_a_pass_and_one_by_itself_for_all_of_it() -> None:
+    true = CostCoefficients(base=40.0, per_token=0.2)
+    full = [Ran("m", Pass.RUN, [50 + n % 3] * 20, False, true.packed([50 + n % 3] * 20) / 1000) for n in range(60)]
+    lone = [Ran("m", Pass.RUN, [50 + n % 3], False, true.packed([50 + n % 3]) / 1000) for n in range(60)]
+    among, itself = taught(*full).price("m"), taught(*lone).price("m")
+    assert among is not None
+    assert itself is not None
+    assert among.batch(1, 50) == pytest.approx(12.0, rel=0.1)
+    assert itself.batch(1, 50) == pytest.approx(50.0, rel=0.1)
 
 
 def test_a_size_of_batch_that_takes_longer_for_each_token_is_predicted_so() -> None:
