@@ -8,7 +8,7 @@ from typing import Any
 
 import msgpack
 
-from tasks.pull_script import Plan
+from tasks.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

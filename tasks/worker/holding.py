@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from catalog.terms import Lane
-from tasks.pull_script import Plan, Section, Source
+from tasks.plan import Plan, Section, Source
 from tasks.queues import LANES, TYPICAL_MS, split
 from tasks.worker.rooms import Absent, Limits, Rooms
 

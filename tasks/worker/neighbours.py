@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tasks import keys
-from tasks.pull_script import Plan
+from tasks.plan import Plan
 from tasks.survey import Choice, Survey, pack_place
 from tasks.worker.delivery import Delivery
 from tasks.worker.holding import Holding

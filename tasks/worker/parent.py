@@ -17,7 +17,7 @@ from celery.worker import state
 from kombu.asynchronous import Hub
 
 from tasks.celery import RoostApp
-from tasks.pull_script import Plan
+from tasks.plan import Plan
 from tasks.survey import Choice, Survey
 from tasks.worker import CHILD_LOST, REFUSED
 from tasks.worker.beat import Beat

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from tasks import keys
-from tasks.pull_script import Plan, Section, Source
+from tasks.plan import Plan, Section, Source
 from tasks.queues import TYPICAL_MS, split
 from tasks.survey import Choice, Place, Survey, Waiting
 

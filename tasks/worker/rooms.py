@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from catalog.terms import Lane
-from tasks.pull_script import Plan, Section, Source
+from tasks.plan import Plan, Section, Source
 from tasks.queues import LANES, split
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tasks import keys
-from tasks.pull_script import Plan, Section, Source, bell_commands, pull_arguments, pull_keys, restore_arguments
+from tasks.plan import Plan, Section, Source
+from tasks.pull_script import bell_commands, pull_arguments, pull_keys, restore_arguments
 
 PLAN = Plan(
     (

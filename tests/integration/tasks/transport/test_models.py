@@ -14,18 +14,15 @@ from tasks import keys
 from tasks.dispatch import Publisher
 from tasks.envelope import envelope
 from tasks.messages import Submission
+from tasks.plan import PULL_MOST, Plan, Section, Source
 from tasks.pull_script import (
     ACK,
     MODELS_MOST,
     PLACE,
     PULL,
-    PULL_MOST,
     PURGE,
     RESTORE,
     SURVEY,
-    Plan,
-    Section,
-    Source,
     message_commands,
     pull_arguments,
     pull_keys,

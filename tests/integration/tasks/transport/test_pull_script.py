@@ -9,7 +9,8 @@ import redis
 
 from tasks.dispatch import Publisher
 from tasks.messages import Submission
-from tasks.pull_script import PULL, Plan, Section, Source, pull_arguments, pull_keys
+from tasks.plan import Plan, Section, Source
+from tasks.pull_script import PULL, pull_arguments, pull_keys
 
 NewJob = Callable[..., Submission]
 

@@ -10,7 +10,7 @@ import pytest
 
 from catalog.terms import Lane
 from tasks import keys
-from tasks.pull_script import Plan, Section, Source
+from tasks.plan import Plan, Section, Source
 from tasks.queues import queue_names
 from tasks.survey import Place, Survey, Waiting
 from tasks.worker.delivery import Delivery

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks import keys
-from tasks.pull_script import Plan, Section, Source
+from tasks.plan import Plan, Section, Source
 from tasks.queues import TYPICAL_MS, queue_names, split
 from tasks.survey import Choice, Place, Survey, Waiting
 from tasks.worker.placement import LEAST_LOAD_S, PATIENCE_S, UNKNOWN_LOAD_S, choose

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.terms import Lane
-from tasks.pull_script import Plan, Section, Source
+from tasks.plan import Plan, Section, Source
 from tasks.queues import LANES, TYPICAL_MS, queue_names, split
 from tasks.survey import Survey, Waiting
 from tasks.worker.holding import Held, Holding
