@@ -87,8 +87,12 @@ class CostBook:
     `device` is what the hardware is called, `lanes` how many passes may run on it side by side.
     """
 
-    def __init__(self, device: str, records: Iterable[CostRecord] = (), *, lanes: int = 1) -> None:
+    def __init__(
+        self, device: str, records: Iterable[CostRecord] = (), *, lanes: int = 1, first_tokens: int = 0
+    ) -> None:
+        """`lanes` is how many passes run at once; zero `first_tokens` begin with the size that suits the device."""
         self._device = device
+        self._first = first_tokens or (FIRST_TOKENS if device.startswith("cpu") else FIRST_TOKENS_ON_A_CARD)
         self._lanes = max(1, lanes)
         self._lock = threading.Lock()
         self._models: dict[str, Lessons] = {}
@@ -194,9 +198,8 @@ class CostBook:
 
     def _first_tokens(self, found: CostCoefficients, each: int) -> int | None:
         """The size of batch to begin with, in units of `each` tokens; None where no size matters, so cheap is it."""
-        first = FIRST_TOKENS if self._device.startswith("cpu") else FIRST_TOKENS_ON_A_CARD
         cheap = CHEAP_MS / max(found.per_token, _TINY)
-        return None if cheap > LADDER[-1] else max(1, first // each, int(cheap))
+        return None if cheap > LADDER[-1] else max(1, self._first // each, int(cheap))
 
     def _size(self, there: Lessons, fit: Fit, row: Row, ms: float, ran: Ran, each: int) -> None:
         """Compare the pass with others by its size, if it ran under the same circumstances."""
