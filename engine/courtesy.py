@@ -69,6 +69,10 @@ class Courtesy:
         """Whether interactive work may come any moment."""
         return now - self._seen <= self._heed_s
 
+    def until(self, now: float) -> float | None:
+        """Until when it may come if none does; None if it is not expected."""
+        return self._seen + self._heed_s if self.expects(now) else None
+
     def most_ms(self, own_ms: float) -> float:
         """How long a bulk batch may take of which `own_ms` are spent whatever is in it."""
         return max(self._batch_ms, own_ms / (1 - _LEAST_USE))

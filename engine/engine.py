@@ -224,7 +224,7 @@ class Engine:
         with self._lock:
             if not self._waiting(model):
                 self._residency.unwant(model)
-            self._wake()
+            self._settle()
         self._say_residents()
 
     def left(self, model: str) -> None:

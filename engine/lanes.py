@@ -20,13 +20,14 @@ from engine.costs import Pass
 from engine.device import DeviceKind
 from engine.errors import DeadlinePassed, DeviceLost
 from engine.hand import Run
+from engine.joining import Session
 from engine.lending import Waiting, borrow
 from engine.means import Means
 from engine.passes import Lesson, PassRan
 from engine.runner import Came, run_batch
 from engine.scheduler import Policy, Scheduler
 from engine.seats import Claim
-from engine.sessions import Session, Sessions
+from engine.sessions import Sessions
 from engine.types import Batch, Finished, Output, Work
 
 log = logging.getLogger(__name__)
@@ -115,7 +116,8 @@ class Lanes:
                     self.sessions.turn(session, step=step)
                     with self._means.lock:
                         self._settled()
-        except Exception:
+        # Not only Exception: a lane that ended without a word would be missed by nobody.
+        except BaseException:
             log.exception("a lane met an error of the engine's own")
             self._means.lost(DeviceLost("The engine met an error of its own and cannot go on; the process restarts."))
 
@@ -132,10 +134,20 @@ class Lanes:
                 turn = self._next()
                 if turn is not None:
                     return turn
-                deadlines = (self.scheduler.next_deadline(), self.sessions.next_deadline())
-                deadline = min((d for d in deadlines if d is not None), default=None)
-                self._wake.wait(None if deadline is None else max(0.0, deadline - now))
+                times = (self.scheduler.next_deadline(), self.sessions.next_time(now), self._bulk_from(now))
+                until = min((at for at in times if at is not None), default=None)
+                self._wake.wait(None if until is None else max(0.0, until - now))
         return None
+
+    def _bulk_next(self) -> bool:
+        """Whether a pass of the bulk lane leaves a lane free."""
+        return self._means.hand.bulk(self.place) < max(1, self._count - 1)
+
+    def _bulk_from(self, now: float) -> float | None:
+        """When bulk work may have the last lane, too, that is kept free now for interactive work."""
+        if self._bulk_next() or not (self.scheduler.items or self.sessions.sequences):
+            return None
+        return self.scheduler.expects_until(now)
 
     def _expire(self, now: float) -> list[Finished]:
         late: list[Finished] = []
@@ -161,7 +173,7 @@ class Lanes:
             self.sessions.claims(),
             idle=not hand.running,
             now=self._means.clock(),
-            bulk=hand.bulk(self.place) < max(1, self._count - 1),
+            bulk=self._bulk_next(),
         )
         if held and not self.scheduler.holding:
             for other in self.others:

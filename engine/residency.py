@@ -174,6 +174,10 @@ class Residency:
             slot.use(items, self._clock(), self._placement.policy)
             return slot.adapter
 
+    def use(self, model: str) -> None:
+        """Note one more item for a model that is held. Under the lock."""
+        self._slots[model].use(1, self._clock(), self._placement.policy)
+
     def release(self, model: str) -> None:
         """Give a lease back."""
         with self._lock:

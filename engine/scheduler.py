@@ -5,9 +5,8 @@ flow; its first item's deadline is the service the flow has had, plus the item's
 and a flow that comes anew starts at the clock's time. The earliest deadline among the models that can run goes first,
 so callers of equal standing take turns by cost, and one job does not wait for another caller's thousand. An item's cost
 is what it was said to cost until it runs; then its flow is charged with its share of what the batch is predicted to
-take by then. Within a flow
-the order is that of arrival, but that what its caller has set a deadline for goes first. Waiting makes an item more
-urgent by itself, since the clock moves on.
+take by then. Within a flow the order is that of arrival, but that what its caller has set a deadline for goes first.
+Waiting makes an item more urgent by itself, since the clock moves on.
 
 A model that works step by step claims its steps (see `engine.seats`). After each step a batch has the next turn, so
 that it waits no longer than one; once batches have run ahead by `step_lead_ms` that way, the clock alone decides.
@@ -23,7 +22,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from heapq import heapify, heappop, heappush
 from itertools import count
 
 from catalog.schema import CostCoefficients
@@ -31,6 +29,7 @@ from catalog.terms import Lane
 from engine.backlog import Backlog, Flow, Kind, Ticket
 from engine.batcher import Bounds
 from engine.courtesy import Courtesy, Share
+from engine.deadlines import Deadlines
 from engine.seats import Candidate, Claim, Seat, claim
 from engine.types import Batch, Entry, Item, Work
 
@@ -90,8 +89,7 @@ class Scheduler:
         self._bulk = Share(policy.bulk_share)
         self._oldest = Share(policy.oldest_share)
         self._courtesy = Courtesy(policy.heed_s)
-        self._deadlines: list[tuple[float, str]] = []
-        self._deadline_room = _SPARE
+        self._deadlines = Deadlines(self._waits)
         self._seq = count()
         self._ids = ids or count(1)
         self._joins = 0
@@ -120,31 +118,43 @@ class Scheduler:
         """
         if work.lane is Lane.INTERACTIVE:
             self._courtesy.saw(work.arrived)
+        self._file(work, work.items, self._seq, group)
+
+    def put_back(self, seat: Seat, group: Hashable = None) -> None:
+        """A seat is given up before its first step: its item waits again, in its old place. `group` as for `add`."""
+        self._file(seat.entry.work, [seat.entry.item], iter([seat.seq]), group)
+        self.leave(seat)
+
+    def _file(self, work: Work, items: Sequence[Item], seqs: Iterator[int], group: Hashable) -> None:
         kind = Kind(work.model, work.verb, work.lane, group, work.alone)
         backlog = self._backlogs.get(kind)
         if backlog is None:
             backlog = self._backlogs[kind] = Backlog(kind)
-        flow = self._flow(work)
-        weight = self._weight(work)
-        least = self._policy.least_ms
+        flow, weight, least = self._flow(work), self._weight(work), self._policy.least_ms
         if not flow.waiting:
             flow.served = max(flow.served, self._now[work.lane])
         tickets = []
-        for item in work.items:
+        for item in items:
             cost = max(item.cost_ms, least) / weight
-            ticket = Ticket(Entry(work, item), max(item.length, 1), flow, cost, weight, next(self._seq))
+            ticket = Ticket(Entry(work, item), max(item.length, 1), flow, cost, weight, next(seqs))
             backlog.add(ticket)
             tickets.append(ticket)
         flow.waiting += len(tickets)
-        self._works[work.id] = _Waiting(work, flow, backlog, tickets, len(tickets))
+        waiting = self._works.setdefault(work.id, _Waiting(work, flow, backlog, [], 0))
+        waiting.tickets += tickets
+        waiting.left += len(tickets)
         self._of_model[work.model] = self._of_model.get(work.model, 0) + len(tickets)
         self.items += len(tickets)
         if work.deadline is not None:
-            self._watch(work.deadline, work.id)
+            self._deadlines.add(work.deadline, work.id)
 
     def expects(self, now: float) -> bool:
         """Whether interactive work has been seen lately, so that more of it may come any moment."""
         return self._courtesy.expects(now)
+
+    def expects_until(self, now: float) -> float | None:
+        """Until when it is expected if none comes; None if it is not."""
+        return self._courtesy.until(now)
 
     def bulk_ms(self, own_ms: float, now: float) -> float:
         """How long a bulk step may take now of which `own_ms` are spent whatever is in it."""
@@ -272,16 +282,14 @@ class Scheduler:
     def expire(self, now: float) -> list[Work]:
         """Forget the works whose deadline has passed and of which items wait."""
         passed = []
-        while self._deadlines and (self._deadlines[0][0] <= now or not self._waits(*self._deadlines[0])):
-            deadline, work_id = heappop(self._deadlines)
-            if self._waits(deadline, work_id):
-                passed.append(self._works[work_id].work)
-                self.drop(work_id)
+        while (work_id := self._deadlines.passed(now)) is not None:
+            passed.append(self._works[work_id].work)
+            self.drop(work_id)
         return passed
 
     def next_deadline(self) -> float | None:
         """The earliest deadline of a work of which items wait; perhaps that of one which has just left."""
-        return self._deadlines[0][0] if self._deadlines else None
+        return self._deadlines.first
 
     def _candidates(
         self, ready: Ready, claims: Sequence[Claim], *, bulk: bool
@@ -386,14 +394,7 @@ class Scheduler:
             flow = self._flows[key] = Flow()
         return flow
 
-    def _watch(self, deadline: float, work_id: str) -> None:
-        if len(self._deadlines) >= self._deadline_room:
-            self._deadlines = [entry for entry in self._deadlines if self._waits(*entry)]
-            heapify(self._deadlines)
-            self._deadline_room = 2 * len(self._deadlines) + _SPARE
-        heappush(self._deadlines, (deadline, work_id))
-
     def _waits(self, deadline: float, work_id: str) -> bool:
-        """Whether an entry of the deadlines still stands: it may outlive its work, of which it keeps nothing alive."""
+        """Whether a work waits still, with this deadline."""
         waiting = self._works.get(work_id)
         return waiting is not None and waiting.work.deadline == deadline

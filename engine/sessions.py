@@ -7,54 +7,24 @@ may come to, before its first step. One lane at a time has a session's turn: the
 
 from __future__ import annotations
 
-import logging
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 from catalog.terms import Lane
-from engine.adapters.base import Place, StepAdapter, TokenSequence
+from engine.adapters.base import Place, StepAdapter
 from engine.costs import Pass
-from engine.errors import DeadlinePassed, DeviceLost, OutOfMemory
-from engine.failures import device_lost
+from engine.errors import DeadlinePassed, DeviceLost
 from engine.hand import Run
+from engine.joining import Joining, Session
 from engine.means import Means
 from engine.passes import Lesson, PassRan
-from engine.runner import of_item
 from engine.scheduler import Scheduler
 from engine.seats import Claim, claim
 from engine.stepping import LEAST_READ, Sitting, StepCost, StepLimits, StepPlan, lessons, plan_step
 from engine.steprunner import Stepped, run_step
 from engine.types import Batch, Finished
-
-log = logging.getLogger(__name__)
-
-_JOINS = 8
-"""Sequences that join before one step at most: reading a prompt's text takes the host some time."""
-
-
-@dataclass(slots=True)
-class Session:
-    """One model's sequences. `pending` has come and waits for memory; `blocked` until some is given back.
-
-    `stale` says that a work of its has gone. While it is `busy` a lane has its turn.
-    """
-
-    model: str
-    limits: StepLimits
-    adapter: StepAdapter | None = None
-    sittings: list[Sitting] = field(default_factory=list)
-    pending: Sitting | None = None
-    blocked: bool = False
-    stale: bool = False
-    busy: bool = False
-    turn: int = 0
-    good: int = 0
-
-    @property
-    def all(self) -> list[Sitting]:
-        """Those that sit, and the one that waits to."""
-        return self.sittings if self.pending is None else [*self.sittings, self.pending]
 
 
 class Sessions:
@@ -67,6 +37,7 @@ class Sessions:
         self._means = means
         self._place = place
         self._of: dict[str, Session] = {}
+        self._joining = Joining(scheduler, means, self.memory_back)
 
     @property
     def sequences(self) -> int:
@@ -105,7 +76,7 @@ class Sessions:
     def memory_back(self) -> None:
         """Memory was given back: who waits for some may try again."""
         for session in self._of.values():
-            session.blocked = False
+            session.blocked = -math.inf
 
     def expire(self, now: float) -> list[Finished]:
         """End the works whose deadline has passed while they were generated."""
@@ -120,18 +91,23 @@ class Sessions:
             self.works_gone()
         return done
 
-    def next_deadline(self) -> float | None:
-        """The earliest deadline of a work that is being generated."""
+    def next_time(self, now: float) -> float | None:
+        """When there may be something to do though nothing has happened.
+
+        That is the earliest deadline of a work that is being generated, or when who waits for memory looks again.
+        """
         entries = (sitting.seat.entry for session in self._of.values() for sitting in session.all)
-        return min((e.work.deadline for e in entries if e.work.deadline is not None), default=None)
+        times = [entry.work.deadline for entry in entries if entry.work.deadline is not None]
+        times += [session.blocked for session in self._of.values() if session.blocked > now]
+        return min(times, default=None)
 
     def turn(self, session: Session, *, step: bool) -> None:
         """A session's boundary: who has gone leaves, who can joins; then one step, if it was chosen."""
         means = self._means
         try:
-            self._leave(session, self._gone(session))
+            self._joining.leave(session, self._gone(session))
             if step:
-                means.tell(self._join(session))
+                means.tell(self._joining.join(session))
                 self._step(session)
         except DeviceLost as error:
             means.lost(error)
@@ -147,12 +123,12 @@ class Sessions:
                 continue
             with self._means.lock:
                 everybody = session.all
-            self._leave(session, everybody)
+            self._joining.leave(session, everybody)
             with self._means.lock:
                 self._close_if_empty(session)
 
     def _claim(self, session: Session) -> Claim | None:
-        if session.busy or session.blocked:
+        if session.busy or session.blocked > self._means.clock():
             return None
         cost, ready = self._cost(session), session.sittings or session.all
         if ready:
@@ -182,100 +158,6 @@ class Sessions:
             session.stale = False
             return [s for s in session.all if not self._means.hand.holds(s.seat.entry)]
 
-    def _leave(self, session: Session, leaving: list[Sitting]) -> None:
-        """These sequences end here: their caches go back, first to the device and then to the account."""
-        if not leaving or session.adapter is None:
-            return
-        for sitting in leaving:
-            try:
-                session.adapter.leave(sitting.sequence)
-            except Exception as error:
-                lost = device_lost(error)
-                if lost is not None:
-                    raise lost from error
-                log.exception("a sequence of %s did not leave well", session.model)
-        with self._means.lock:
-            for sitting in leaving:
-                self._scheduler.leave(sitting.seat)
-                if sitting is session.pending:
-                    session.pending = None
-                else:
-                    session.sittings.remove(sitting)
-                    self._means.residency.book(session.model).lend(-sitting.cache, session.model)
-            self.memory_back()
-
-    def _join(self, session: Session) -> list[Finished]:
-        """Seat what waits, as far as there is memory; the works that end here because an item cannot be read."""
-        done: list[Finished] = []
-        for _ in range(_JOINS):
-            if session.pending is None and not self._next(session, done):
-                break
-            if session.pending is not None and not self._seat(session, session.pending, done):
-                break
-        return done
-
-    def _next(self, session: Session, done: list[Finished]) -> bool:
-        """Make the next item of the model a sequence, pending. False if there is none that may come now."""
-        means = self._means
-        with means.lock:
-            if session.adapter is None:
-                adapter = means.residency.lease(session.model)
-                if not isinstance(adapter, StepAdapter):
-                    return False
-                session.adapter = adapter
-            elif means.residency.there(session.model) is None:
-                return False
-            adapter = session.adapter
-            seat = self._scheduler.join(session.model)
-            if seat is None:
-                return False
-            if not self._scheduler.waiting(session.model):
-                means.residency.unwant(session.model)
-        try:
-            sequence = adapter.join(seat.entry)
-        # Not only Exception: panics of Rust libraries and exits are none.
-        except BaseException as error:
-            lost = device_lost(error)
-            if lost is not None:
-                raise lost from error
-            sequence = of_item(error, session.model)
-        with means.lock:
-            if isinstance(sequence, TokenSequence):
-                session.pending = Sitting(sequence, seat, turn=session.turn)
-            else:
-                self._scheduler.leave(seat)
-                done += means.hand.put(seat.entry, sequence)
-        return True
-
-    def _seat(self, session: Session, pending: Sitting, done: list[Finished]) -> bool:
-        """Lend the pending sequence its cache. False if it has to wait for that."""
-        means, ledger = self._means, self._means.residency.book(session.model)
-        sequence = pending.sequence
-        need = means.residency.cache_per_token(session.model) * (sequence.prompt + sequence.most)
-        while True:
-            with means.lock:
-                # Caches leave alone what every model that is there needs to run a batch.
-                room = min(ledger.lendable, -ledger.excess - ledger.lent)
-                if not need or (need <= room and ledger.try_lend(need, session.model)):
-                    pending.cache = need
-                    session.sittings.append(pending)
-                    session.pending = None
-                    return True
-                if ledger.lent or session.sittings:
-                    session.blocked = not session.sittings
-                    return False
-            # Nobody has anything to give back: make room, or the sequence never runs.
-            if not means.residency.relieve(session.model):
-                break
-        error = OutOfMemory(
-            f"{sequence.prompt} tokens and {sequence.most} new ones take {need} bytes of cache in {session.model}; the "
-            f"device has {max(room, 0)}. Ask for fewer tokens, or raise ROOST_BUDGET."
-        )
-        self._leave(session, [pending])
-        with means.lock:
-            done += means.hand.put(pending.seat.entry, error)
-        return True
-
     def _step(self, session: Session) -> None:
         """One step of those that sit, whoever of them the plan takes."""
         means, adapter = self._means, session.adapter
@@ -303,7 +185,7 @@ class Sessions:
             return
         ended = means.clock()
         over = [sitting for sitting, outcome in zip(plan.sittings, came.outcomes, strict=True) if outcome is not None]
-        self._leave(session, over)
+        self._joining.leave(session, over)
         with means.lock:
             means.residency.book(session.model).lend(-run.lent, session.model)
             self.memory_back()
@@ -334,7 +216,7 @@ class Sessions:
         if per_token:
             room = max(0, means.residency.book(session.model).lendable) // per_token
             if room < LEAST_READ and means.hand.running:
-                session.blocked = True
+                self._joining.block(session)
                 return None
             limits = replace(limits, tokens=min(limits.tokens or room, max(room, LEAST_READ)))
         plan = plan_step(session.sittings, cost, limits)
@@ -347,7 +229,7 @@ class Sessions:
             plan = plan_step(session.sittings, cost, replace(limits, tokens=max(room, LEAST_READ)))
             if not book.try_lend(per_token * plan.tokens, session.model):
                 if means.hand.running:
-                    session.blocked = True
+                    self._joining.block(session)
                     return None
                 book.lend(per_token * plan.tokens, session.model)
         session.turn += 1

@@ -21,6 +21,7 @@ from engine.device import Device, FakeDevice
 from engine.engine import Engine, EngineLimits
 from engine.eviction import EvictionPolicy
 from engine.residency import Residency
+from engine.scheduler import DEFAULT_POLICY, Policy
 from engine.types import Item, Outcome, Work
 from tests.unit.engine.generating import Steps
 from tests.unit.engine.recorder import Recorder
@@ -133,6 +134,7 @@ def make_engine(recorder: Recorder, make_spec: MakeSpec) -> Iterator[MakeEngine]
         eviction: EvictionPolicy = EvictionPolicy(min_stay_s=0.0),  # noqa: B008 - frozen
         started: bool = True,
         account: Account | None = None,
+        policy: Policy = DEFAULT_POLICY,
         **limits: Any,
     ) -> Engine:
         catalog = Catalog([make_spec(name, **options) for name, options in (models or {"m": {}}).items()])
@@ -142,6 +144,7 @@ def make_engine(recorder: Recorder, make_spec: MakeSpec) -> Iterator[MakeEngine]
             device or FakeDevice(),
             EngineLimits(**values),
             recorder,
+            policy=policy,
             eviction=eviction,
             find=lambda _: None,
             account=account,

@@ -148,3 +148,10 @@ def test_interactive_work_is_expected_for_a_while_after_it_was_seen(now: float, 
     courtesy.saw(1.0)
     courtesy.saw(0.2)
     assert courtesy.expects(now) is expected
+
+
+@pytest.mark.parametrize(("now", "until"), [(1.5, 3.0), (3.0, 3.0), (3.1, None)])
+def test_it_is_known_until_when_interactive_work_is_expected(now: float, until: float | None) -> None:
+    courtesy = Courtesy(heed_s=2.0)
+    courtesy.saw(1.0)
+    assert courtesy.until(now) == until
