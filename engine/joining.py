@@ -33,7 +33,7 @@ LOOK_S = 1.0
 class Session:
     """One model's sequences. `pending` has come and waits for memory; `blocked` until then unless some is given back.
 
-    `stale` says that a work of its has gone. While it is `busy` a lane has its turn.
+    `since` is when the pending one came. `stale` says that a work of its has gone. While `busy` a lane has its turn.
     """
 
     model: str
@@ -41,6 +41,7 @@ class Session:
     adapter: StepAdapter | None = None
     sittings: list[Sitting] = field(default_factory=list)
     pending: Sitting | None = None
+    since: float = 0.0
     blocked: float = -math.inf
     stale: bool = False
     busy: bool = False
@@ -52,12 +53,26 @@ class Session:
         """Those that sit, and the one that waits to."""
         return self.sittings if self.pending is None else [*self.sittings, self.pending]
 
+    def starves(self, now: float) -> bool:
+        """Whether it has waited for memory for so long, and has nothing that runs, that others take no more."""
+        return self.pending is not None and not self.sittings and now - self.since >= LOOK_S
+
 
 class Joining:
     """Joins and departures of one device's sessions. Without the engine's lock, by the lane that has the turn."""
 
-    def __init__(self, scheduler: Scheduler, means: Means, memory_back: Callable[[], None]) -> None:
-        """`memory_back` is called, under the lock, when caches were given back."""
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        means: Means,
+        memory_back: Callable[[], None],
+        yields: Callable[[Session], bool],
+    ) -> None:
+        """Both are called under the lock: `memory_back` when caches were given back.
+
+        `yields` tells whether a session is to take no memory, since another has waited for longer.
+        """
+        self._yields = yields
         self._scheduler = scheduler
         self._means = means
         self._memory_back = memory_back
@@ -96,6 +111,8 @@ class Joining:
         """Make the next item of the model a sequence, pending. False if there is none that may come now."""
         means = self._means
         with means.lock:
+            if self._yields(session):
+                return False
             if session.adapter is None:
                 adapter = means.residency.lease(session.model)
                 if not isinstance(adapter, StepAdapter):
@@ -121,7 +138,7 @@ class Joining:
             sequence = of_item(error, session.model)
         with means.lock:
             if isinstance(sequence, TokenSequence):
-                session.pending = Sitting(sequence, seat, turn=session.turn)
+                session.pending, session.since = Sitting(sequence, seat, turn=session.turn), means.clock()
             else:
                 self._scheduler.leave(seat)
                 done += means.hand.put(seat.entry, sequence)
@@ -134,7 +151,7 @@ class Joining:
         need = means.residency.cache_per_token(session.model) * (sequence.prompt + sequence.most)
         while True:
             with means.lock:
-                if means.residency.there(session.model) is None:
+                if means.residency.there(session.model) is None or self._yields(session):
                     break
                 # Caches leave alone what every model that is there needs to run a batch.
                 room = min(ledger.lendable, -ledger.excess - ledger.lent)
@@ -145,7 +162,7 @@ class Joining:
                     return True
                 if session.sittings:
                     return False
-                if ledger.lent:
+                if ledger.lent and not session.starves(means.clock()):
                     self.block(session)
                     return False
             # Nobody has anything to give back: make room, or wait for what a load or a departure leaves.
@@ -153,7 +170,11 @@ class Joining:
                 continue
             with means.lock:
                 ever = ledger.fits_ever(ledger.held(session.model), need)
-                if ever and (means.hand.running or means.residency.moving()):
+                moving = means.residency.moving()
+                if moving:
+                    # For as long as a load may take others are not kept from what memory there is.
+                    session.since = means.clock()
+                if ever and (moving or ledger.lent > 0 or bool(means.hand.running)):
                     self.block(session)
                     return False
             self._fail(session, pending, need, room, done)
@@ -173,7 +194,7 @@ class Joining:
             done += self._means.hand.put(pending.seat.entry, error)
 
     def _put_back(self, session: Session, pending: Sitting) -> None:
-        """Have the pending item wait for the model's return, for which it counts as one that wants it."""
+        """Have the pending item wait in the queue, also for the model's return, should it leave."""
         if session.adapter is None:
             return
         self._forget(session.adapter, pending.sequence)

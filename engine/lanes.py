@@ -113,9 +113,13 @@ class Lanes:
                     self._means.tell(turn)
                 else:
                     session, step = turn
-                    self.sessions.turn(session, step=step)
+                    went_on = self.sessions.turn(session, step=step)
                     with self._means.lock:
-                        self._settled()
+                        # One that waits for memory would come again at once, and again.
+                        if went_on:
+                            self._settled()
+                        else:
+                            self.wake()
         # Not only Exception: a lane that ended without a word would be missed by nobody.
         except BaseException:
             log.exception("a lane met an error of the engine's own")

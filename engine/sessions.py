@@ -37,7 +37,7 @@ class Sessions:
         self._means = means
         self._place = place
         self._of: dict[str, Session] = {}
-        self._joining = Joining(scheduler, means, self.memory_back)
+        self._joining = Joining(scheduler, means, self.memory_back, self._yields)
 
     @property
     def sequences(self) -> int:
@@ -61,7 +61,7 @@ class Sessions:
     def begin(self, model: str) -> Session:
         """Give a session's turn to the lane that calls; it calls `turn` next."""
         session = self._of[model]
-        session.busy = True
+        session.busy, session.blocked = True, -math.inf
         return session
 
     def untidy(self) -> Session | None:
@@ -101,8 +101,11 @@ class Sessions:
         times += [session.blocked for session in self._of.values() if session.blocked > now]
         return min(times, default=None)
 
-    def turn(self, session: Session, *, step: bool) -> None:
-        """A session's boundary: who has gone leaves, who can joins; then one step, if it was chosen."""
+    def turn(self, session: Session, *, step: bool) -> bool:
+        """A session's boundary: who has gone leaves, who can joins; then one step, if it was chosen.
+
+        Whether anything may go on now; False if it only found that it has to wait for memory.
+        """
         means = self._means
         try:
             self._joining.leave(session, self._gone(session))
@@ -115,6 +118,7 @@ class Sessions:
             with means.lock:
                 session.busy = False
                 self._close_if_empty(session)
+        return session.blocked == -math.inf
 
     def close(self) -> None:
         """All sequences leave, as far as no lane is in a step with them."""
@@ -134,11 +138,18 @@ class Sessions:
         if ready:
             plan = plan_step(ready, cost, self._limits(session, cost))
             return claim(session.model, [sitting.seat for sitting in plan.sittings], plan.cost_ms)
+        if self._yields(session):
+            return None
         if self._scheduler.waiting(session.model) and self._means.residency.available(session.model):
             return self._scheduler.first_claim(
                 session.model, lambda item: min(session.limits.ms, cost.read.batch(1, max(item.length, 1)))
             )
         return None
+
+    def _yields(self, session: Session) -> bool:
+        """Whether another session starves, and came before what is pending here: small sequences let a large one by."""
+        now, since = self._means.clock(), session.since if session.pending else math.inf
+        return any(s.starves(now) and s.since < since for s in self._of.values() if s is not session)
 
     def _limits(self, session: Session, cost: StepCost) -> StepLimits:
         """What a step may be: one of bulk work alone gives way as bulk batches do."""

@@ -8,6 +8,8 @@ import pytest
 
 from engine.engine import Engine
 from engine.eviction import EvictionPolicy
+from engine.joining import Session
+from engine.sessions import Sessions
 from engine.snapshot import Phase
 from engine.types import Finished, Work
 from tests.unit.engine.generating import Steps, generator, settled, state, texts
@@ -140,3 +142,35 @@ def test_every_sequence_counts_for_the_worth_of_its_model(
     engine.submit([embedding])
     recorder.results(embedding)
     assert (state(engine).evictions, state(engine, "m").evictions) == (0, 1)
+
+
+def test_a_sequence_that_waits_for_a_load_leaves_its_lane_asleep(
+    make_engine: MakeEngine,
+    recorder: Recorder,
+    prompt: MakeWork,
+    now_work: MakeWork,
+    steps: Steps,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turn, turns = Sessions.turn, list[bool]()
+
+    def noted(self: Sessions, session: Session, *, step: bool) -> bool:
+        turns.append(step)
+        return turn(self, session, step=step)
+
+    monkeypatch.setattr(Sessions, "turn", noted)
+    models = {"g": generator(**CACHE), "e": {"bytes": 600, "load_seconds": 0.3}}
+    engine = make_engine(models, eviction=AT_ONCE)
+    one, two = prompt("one"), prompt("two", caller="other")
+    steps.hold()
+    engine.submit([one])
+    steps.until(1)
+    engine.submit([two])
+    steps.go(2)
+    steps.until(3)
+    engine.submit([now_work("x", model="e")])
+    until(engine, lambda: state(engine, "e").phase is Phase.LOADING)
+    steps.go(None)
+    recorder.results(one, two)
+    assert settled(engine)
+    assert len(turns) < len(steps.log) + 20

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import pytest
+
+from engine import joining
+from engine.adapters.fake import FakeAdapter
 from engine.engine import Engine
 from engine.errors import EngineError
 from engine.snapshot import Phase
-from engine.types import Work
+from engine.types import Batch, Finished, Work
 from tests.unit.engine.generating import Steps, generator, settled, state, texts
-from tests.unit.engine.recorder import Recorder
+from tests.unit.engine.recorder import PATIENCE_S, Recorder
 
 MakeWork = Callable[..., Work]
 MakeEngine = Callable[..., Engine]
@@ -99,3 +105,67 @@ def test_a_model_with_sequences_stays_and_takes_no_more_once_another_needs_its_r
     joined = [len(step) for step in steps.log]
     assert max(joined) == 1
     assert state(engine).loads == 2
+
+
+def test_an_idle_model_makes_room_for_a_sequence_though_a_batch_elsewhere_goes_on(
+    make_engine: MakeEngine,
+    recorder: Recorder,
+    prompt: MakeWork,
+    now_work: MakeWork,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, goes, generated = FakeAdapter.run, threading.Event(), threading.Event()
+
+    def held(self: FakeAdapter, batch: Batch) -> Any:
+        if batch.model == "m":
+            goes.set()
+            assert generated.wait(PATIENCE_S)
+        return run(self, batch)
+
+    monkeypatch.setattr(FakeAdapter, "run", held)
+    monkeypatch.setattr(joining, "LOOK_S", 0.05)
+    models = {
+        "g": generator(new_tokens=9, cache_bytes=50, bytes=100),
+        "m": {"bytes": 100, "activation_bytes": 1, "max_length": 10},
+        "idle": {"bytes": 400},
+    }
+    engine = make_engine(models, lanes=2)
+    first, batch = now_work(model="idle"), now_work()
+    engine.submit([first])
+    recorder.results(first)
+    engine.submit([batch])
+    assert goes.wait(PATIENCE_S)
+    work = prompt("one")
+    engine.submit([work])
+    assert len(texts(recorder, work)[0].split()) == 9
+    generated.set()
+    recorder.results(batch)
+    assert state(engine, "idle").evictions == 1
+
+
+def test_small_sequences_of_another_model_let_a_large_one_by(
+    make_engine: MakeEngine, recorder: Recorder, prompt: MakeWork, steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joining, "LOOK_S", 0.05)
+    models = {
+        "g": generator(new_tokens=9, cache_bytes=50, bytes=100),
+        "h": generator(new_tokens=19, cache_bytes=10, bytes=100, step_seconds=0.001),
+    }
+    engine = make_engine(models)
+    tell = recorder.finished
+
+    def again(done: Sequence[Finished]) -> None:
+        tell(done)
+        if large.id not in recorder.done:
+            engine.submit([prompt("again", model="h") for one in done if one.work.model == "h"])
+
+    monkeypatch.setattr(recorder, "finished", again)
+    large = prompt("large")
+    engine.submit([prompt("small", model="h")])
+    steps.until(5)
+    engine.submit([prompt("small", model="h"), prompt("small", model="h")])
+    steps.until(10)
+    engine.submit([large])
+    assert len(texts(recorder, large)[0].split()) == 9
+    assert settled(engine)
+    assert steps.caches == 0
