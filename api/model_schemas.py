@@ -120,7 +120,7 @@ class Loads(Reply):
     """Loads from files since the worker started."""
 
     count: int
-    last_s: Annotated[float, Field(description="Seconds that the last one took")]
+    last_s: Annotated[float | None, Field(description="Seconds that the last one took; null if there was none")]
     running_s: Annotated[float | None, Field(description="For how long one has been under way")]
 
 
@@ -128,7 +128,7 @@ class Restores(Reply):
     """Returns from host memory since the worker started."""
 
     count: int
-    last_s: Annotated[float, Field(description="Seconds that the last one took")]
+    last_s: Annotated[float | None, Field(description="Seconds that the last one took; null if there was none")]
 
 
 class Drops(Reply):

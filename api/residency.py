@@ -48,10 +48,10 @@ def resident_object(model: Mapping[str, Any]) -> dict[str, Any]:
         "last_used": moment(model.get("last_used")),
         "loads": {
             "count": whole(model.get("loads")),
-            "last_s": float(model.get("load_s") or 0.0),
+            "last_s": model.get("load_s") or None,
             "running_s": model.get("loading_s"),
         },
-        "restores": {"count": whole(model.get("restores")), "last_s": float(model.get("restore_s") or 0.0)},
+        "restores": {"count": whole(model.get("restores")), "last_s": model.get("restore_s") or None},
         "drops": {"count": sum((model.get("dropped") or {}).values()), "by_reason": dict(model.get("dropped") or {})},
         "evictions": {
             "count": whole(model.get("evictions")),

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from catalog.errors import InvalidOption, InvalidSpec, nearest
 from catalog.options import parse_options
-from catalog.schema import CostCoefficients, EncodeFacts, PackageWeights, Profile, Source, Spec, Tasks
+from catalog.schema import CostCoefficients, EncodeFacts, Loss, PackageWeights, Profile, Source, Spec, Stay, Tasks
 from catalog.terms import Verb
 
 MAX_BYTES = 256 * 1024
@@ -27,6 +27,8 @@ _PLACES: dict[str, type[BaseModel]] = {
     "tasks": Tasks,
     "tasks.encode": EncodeFacts,
     "cost": CostCoefficients,
+    "stay": Stay,
+    "precisions.*": Loss,
     "profiles.*": Profile,
 }
 """Where a file has which keys. `load` and `run` are not here: others know their keys."""
@@ -137,7 +139,9 @@ def _check_run_defaults(file: Path, spec: Spec) -> None:
 def _nearest_key(where: Sequence[str]) -> str:
     """What an unknown key may have meant: one of another place, a misspelt one of this, or else any of this."""
     *parents, key = where
-    place = "profiles.*" if parents[:1] == ["profiles"] else ".".join(parents)
+    # Of a place that holds names of the author's own, the second part is such a name.
+    named = bool(parents) and f"{parents[0]}.*" in _PLACES
+    place = f"{parents[0]}.*" if named else ".".join(parents)
     elsewhere = [other for other, model in _PLACES.items() if key in model.model_fields]
     if elsewhere:
         return f"unknown key here; it belongs {f'under {elsewhere[0]!r}' if elsewhere[0] else 'at the top'}"

@@ -79,12 +79,20 @@ def _check(spec: Spec) -> Iterator[InvalidSpec]:
     said: set[str] = set()
     for profile in ("", *spec.profiles):
         try:
-            read_options(family, merged(spec, profile, "load"))
+            _allowed(spec, read_options(family, merged(spec, profile, "load")))
         except InvalidSpec as error:
             if error.message not in said:  # a profile has the faults of what it builds on
                 said.add(error.message)
                 field = f"profiles.{profile}.{error.param}" if profile else str(error.param)
                 yield InvalidSpec(f"{spec.id}: {field}: {error.message}", param=field)
+
+
+def _allowed(spec: Spec, options: LoadOptions) -> None:
+    """Raise InvalidSpec for a precision that the spec has no measured loss of."""
+    precision = getattr(options, "precision", "float32")
+    if precision != "float32" and precision not in spec.precisions:
+        message = f"Load option 'precision': {precision} needs its measured loss under 'precisions.{precision}'."
+        raise InvalidSpec(message, param="load.precision")
 
 
 def _no_family(family: str) -> str:

@@ -156,7 +156,12 @@ class Settings(BaseSettings):
         BeforeValidator(_lowered),
         AfterValidator(_a_host_budget),
     ] = "auto"
-    min_stay_s: Annotated[float, Field(ge=0, description="A model that has come stays at least so long")] = 2.0
+    min_stay_s: Annotated[
+        float,
+        Field(
+            ge=0, description="A model stays so long or, if nobody waits for it, for its load's time if that is less"
+        ),
+    ] = 2.0
     pace_s: Annotated[
         float,
         Field(

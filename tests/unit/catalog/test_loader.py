@@ -140,6 +140,8 @@ def test_two_files_of_one_folder_with_one_id_are_a_problem(write: Write) -> None
         (MODEL.format(id="org/m") + "source: {max_length: 9}\n", "source.max_length", "belongs at the top"),
         (MODEL.format(id="org/m") + "revision: main\n", "revision", "belongs under 'source'"),
         (MODEL.format(id="org/m") + "zzz: 1\n", "zzz", "valid here: id, family,"),
+        (MODEL.format(id="org/m") + "stay: {keep_alive: 20}\n", "stay.keep_alive", "did you mean 'keep_alive_s'"),
+        (MODEL.format(id="org/m") + "precisions: {int8: {wurst: 1}}\n", "precisions.int8.wurst", "valid here: cosine_"),
         (MODEL.format(id="../m"), "id", "pattern"),
         (MODEL.format(id="org/m").replace("dims: 8", "dims: many"), "tasks.encode.dims", "integer"),
         (MODEL.format(id="org/m").replace("[4]", "[4, 9]"), "tasks.encode", "more than the model's 8"),

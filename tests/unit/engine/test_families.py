@@ -81,3 +81,10 @@ def test_a_profile_is_checked_over_what_it_extends(make_spec: MakeSpec) -> None:
 def test_a_fault_of_the_model_is_not_told_again_for_each_profile(make_spec: MakeSpec) -> None:
     spec = make_spec(byts=1).model_copy(update={"profiles": {"a": Profile(), "b": Profile(load={"dims": 4})}})
     assert len(said(spec)) == 1
+
+
+def test_a_precision_without_its_measured_loss_is_told_before_anything_is_loaded() -> None:
+    spec = Catalog.load(strict=True).find("all-MiniLM-L6-v2").spec
+    (problem,) = said(spec.model_copy(update={"precisions": {}}))
+    assert "profiles.int8.load.precision" in problem
+    assert "precisions.int8" in problem
