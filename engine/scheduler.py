@@ -281,11 +281,8 @@ class Scheduler:
 
     def expire(self, now: float) -> list[Work]:
         """Forget the works whose deadline has passed and of which items wait."""
-        passed = []
-        while (work_id := self._deadlines.passed(now)) is not None:
-            passed.append(self._works[work_id].work)
-            self.drop(work_id)
-        return passed
+        passed = iter(lambda: self._deadlines.passed(now), None)
+        return [work for work_id in passed if (work := self.drop(work_id)) is not None]
 
     def next_deadline(self) -> float | None:
         """The earliest deadline of a work of which items wait; perhaps that of one which has just left."""
@@ -318,12 +315,13 @@ class Scheduler:
         if not bulk:
             claims = [step for step in claims if step.lane is not Lane.BULK]
         for lane in Lane:
-            step = min((c for c in claims if c.lane is lane), key=lambda c: (c.due, c.seq), default=None)
+            # By what they have had: of one flow's, the smaller step would be due first again and again.
+            step = min((c for c in claims if c.lane is lane), key=lambda c: (c.start, c.seq), default=None)
             if step is not None and self._goes_before(step, heads.get(lane)):
                 heads[lane] = step
         for step in claims:
-            # A step that follows another is not owed to anybody for its age.
-            if oldest is None or (step.seq < oldest.seq and not self._stepped):
+            # To a batch, a step that follows another is not owed for its age.
+            if oldest is None or (step.seq < oldest.seq and (isinstance(oldest, Claim) or not self._stepped)):
                 oldest = step
         return heads, oldest
 
