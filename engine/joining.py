@@ -67,12 +67,15 @@ class Joining:
         means: Means,
         memory_back: Callable[[], None],
         yields: Callable[[Session], bool],
+        alone: Callable[[Session], bool],
     ) -> None:
-        """Both are called under the lock: `memory_back` when caches were given back.
+        """All are called under the lock: `memory_back` when caches were given back.
 
-        `yields` tells whether a session is to take no memory, since another has waited for longer.
+        `yields` tells whether a session is to take no memory, since another has waited for longer; `alone` whether no
+        other holds its model.
         """
         self._yields = yields
+        self._alone = alone
         self._scheduler = scheduler
         self._means = means
         self._memory_back = memory_back
@@ -174,7 +177,8 @@ class Joining:
                 if moving:
                     # For as long as a load may take others are not kept from what memory there is.
                     session.since = means.clock()
-                if ever and (moving or ledger.lent > 0 or bool(means.hand.running)):
+                # Of two that only wait neither's model can leave, until the later one gives way.
+                if ever and (moving or ledger.lent > 0 or bool(means.hand.running) or not self._alone(session)):
                     self.block(session)
                     return False
             self._fail(session, pending, need, room, done)

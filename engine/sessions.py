@@ -37,7 +37,7 @@ class Sessions:
         self._means = means
         self._place = place
         self._of: dict[str, Session] = {}
-        self._joining = Joining(scheduler, means, self.memory_back, self._yields)
+        self._joining = Joining(scheduler, means, self.memory_back, self._yields, self._alone)
 
     @property
     def sequences(self) -> int:
@@ -150,6 +150,10 @@ class Sessions:
         """Whether another session starves, and came before what is pending here: small sequences let a large one by."""
         now, since = self._means.clock(), session.since if session.pending else math.inf
         return any(s.starves(now) and s.since < since for s in self._of.values() if s is not session)
+
+    def _alone(self, session: Session) -> bool:
+        """Whether no other session holds its model."""
+        return all(s is session or s.adapter is None for s in self._of.values())
 
     def _limits(self, session: Session, cost: StepCost) -> StepLimits:
         """What a step may be: one of bulk work alone gives way as bulk batches do."""

@@ -169,3 +169,20 @@ def test_small_sequences_of_another_model_let_a_large_one_by(
     assert len(texts(recorder, large)[0].split()) == 9
     assert settled(engine)
     assert steps.caches == 0
+
+
+def test_of_two_models_whose_only_sequences_wait_for_memory_the_later_gives_way(
+    make_engine: MakeEngine, recorder: Recorder, prompt: MakeWork, steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joining, "LOOK_S", 0.05)
+    load = {"bytes": 300, "cache_bytes": 10, "new_tokens": 19}
+    engine = make_engine({"g": generator(**load), "h": generator(**load)})
+    # Both models and a large sequence of either take 1050 bytes of a thousand.
+    small, large = prompt("small", model="h"), [prompt("large " * 26, model=model) for model in ("h", "g")]
+    steps.hold()
+    engine.submit([small])
+    steps.until(1)
+    engine.submit(large)
+    steps.go(None)
+    assert [len(texts(recorder, work)[0].split()) for work in large] == [19, 19]
+    assert settled(engine)
