@@ -252,23 +252,6 @@ def test_dropping_a_model_drops_its_works_only(make_work: MakeWork) -> None:
     assert order(scheduler) == [other.id]
 
 
-def test_a_work_past_its_deadline_is_given_up(make_work: MakeWork) -> None:
-    soon, later, never = make_work(deadline=5.0), make_work(deadline=9.0), make_work()
-    scheduler = filled(never, later, soon)
-    assert scheduler.next_deadline() == 5.0
-    assert scheduler.expire(4.9) == []
-    assert scheduler.expire(5.0) == [soon]
-    assert scheduler.next_deadline() == 9.0
-    assert order(scheduler) == [later.id, never.id]
-
-
-def test_a_deadline_of_a_work_that_ran_is_forgotten(make_work: MakeWork) -> None:
-    scheduler = filled(*[make_work(deadline=5.0) for _ in range(10)])
-    order(scheduler)
-    assert scheduler.expire(6.0) == []
-    assert scheduler.next_deadline() is None
-
-
 def test_what_an_item_costs_to_schedule_does_not_grow_with_what_waits(make_work: MakeWork) -> None:
     def seconds_each(waiting: int) -> float:
         scheduler = filled(*[make_work(lengths=[8 + i % 100], caller=str(i % 10)) for i in range(waiting)])
