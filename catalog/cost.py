@@ -36,6 +36,9 @@ UNIT_TOKENS: dict[Unit, int] = {"tokens": 1, "pages": 2308, "tiles": 577, "secon
 """Tokens that a unit becomes: a tile is 336 by 336 pixels in patches of 14 and one more (CLIP ViT-L/14), a page four
 tiles, a second of audio fifty frames (Whisper's encoder)."""
 
+MOST_MS = 1e9
+"""What an item is taken to cost at most: eleven days."""
+
 WEIGHTLESS = CostCoefficients(base=0.05, per_token=0.0001)
 """A model without weights: bookkeeping only."""
 
@@ -91,4 +94,4 @@ def predict(found: CostCoefficients, lengths: Sequence[int], new: int = 0) -> li
     if not lengths:
         return []
     share = found.base / len(lengths)
-    return [share + found.item(length, new) for length in lengths]
+    return [min(share + found.item(length, new), MOST_MS) for length in lengths]

@@ -14,6 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from catalog.terms import Verb
 
 Dim = Annotated[int, Field(ge=1, le=65_536)]
+MOST_COEFFICIENT = 1e7
+Milliseconds = Annotated[float, Field(ge=0, le=MOST_COEFFICIENT, allow_inf_nan=False)]
+"""At most some hours: what is more is a slip, and would stop the scheduler's clock."""
 Unit = Literal["tokens", "pages", "tiles", "seconds"]
 """What an item's length counts: text tokens, pages of a document, tiles of an image, seconds of audio."""
 ProfileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=60)]
@@ -71,10 +74,10 @@ class CostCoefficients(_Strict):
     generates.
     """
 
-    base: float = Field(ge=0)
-    per_token: float = Field(ge=0)
-    per_square: float = Field(default=0.0, ge=0)
-    per_new: float = Field(default=0.0, ge=0)
+    base: Milliseconds
+    per_token: Milliseconds
+    per_square: Milliseconds = 0.0
+    per_new: Milliseconds = 0.0
 
     def item(self, length: int, new: int = 0) -> float:
         """What one item, padded to `length`, adds to its batch, with `new` tokens generated after it."""

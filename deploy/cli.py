@@ -131,7 +131,7 @@ def worker() -> None:
     _check_catalog(settings)
     _warn_of_eviction(settings)
     device = assigned(settings.device, visible_gpus(os.environ))[0]
-    _become(pieces.worker(settings, device.name), device.environment)
+    _become(pieces.worker(settings, settings.worker_name or device.name), device.environment)
 
 
 @main.command()

@@ -7,12 +7,13 @@ less than fitted is a factor upon it, and which size is the quickest is learned 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from catalog.cost import UNIT_TOKENS, coefficients
+from catalog.cost import MOST_MS, UNIT_TOKENS, coefficients
 from catalog.schema import CostCoefficients, Spec
 from engine import fitting, sizing
 from engine.fitting import Fit, Row
@@ -31,6 +32,8 @@ from engine.lessons import (
     with_threads,
 )
 from engine.sizing import LADDER, Factors
+
+log = logging.getLogger(__name__)
 
 __all__ = ["CostBook", "CostRecord", "Pass", "Ran"]
 
@@ -105,7 +108,8 @@ class CostBook:
                 continue
             try:
                 model = restored(record.state)
-            except (ValueError, TypeError, KeyError, AttributeError):
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError, IndexError):
+                log.warning("what was learned of %s on %s cannot be read and is left out", record.model, record.device)
                 continue
             with self._lock:
                 there = self._models.get(record.model)
@@ -139,7 +143,7 @@ class CostBook:
             best = there.best(kind, threads) if there is not None else None
             if best is None:
                 return dot(thetas_of(self._guess(there, spec, kind, threads), kind), row)
-            return best[1].fit.predict(row) * best[1].factors.of(row[1])
+            return min(best[1].fit.predict(row) * best[1].factors.of(row[1]), MOST_MS)
 
     def batch_tokens(self, model: str, least: int, most: int) -> int | None:
         """The size of batch, in padded tokens, that has proved the quickest for each token; None while unknown.

@@ -50,6 +50,7 @@ _SPREAD_MEMORY = 32
 _WIDEST = math.log(4)
 _MS = (1e-4, 1e9)
 _LARGEST = 1e18
+_BEYOND = 1e60
 _SUBSETS = [subset for size in (2, 1) for subset in combinations(range(3), size)]
 
 
@@ -179,6 +180,8 @@ def restored(state: Sequence[float]) -> Fit:
     numbers = [float(number) for number in state]
     if len(numbers) != 18 or not all(map(math.isfinite, numbers)) or min(numbers[:13]) < 0:
         raise ValueError("no state of a fit")
+    if max(numbers[:13]) > _BEYOND:
+        raise ValueError("no state of a fit: no pass takes that long")
     return Fit(
         coefficients=_row(numbers[0:3]),
         moments=tuple(numbers[3:9]),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from catalog.schema import CostCoefficients
+from catalog.schema import MOST_COEFFICIENT, CostCoefficients
 from engine import fitting, sizing
 from engine.fitting import Fit, Row
 from engine.sizing import LADDER, Factors, Sizing
@@ -100,7 +100,7 @@ def thetas_of(found: CostCoefficients, kind: Pass) -> Row:
 
 def coefficients_of(thetas: Row, kind: Pass, factor: float) -> CostCoefficients:
     """The coefficients of a fit, each times the factor."""
-    base, first, second = (factor * one for one in thetas)
+    base, first, second = (min(factor * one, MOST_COEFFICIENT) for one in thetas)
     if kind is Pass.STEP:
         return CostCoefficients(base=base, per_token=second, per_new=first)
     return CostCoefficients(base=base, per_token=first, per_square=second)
@@ -108,12 +108,10 @@ def coefficients_of(thetas: Row, kind: Pass, factor: float) -> CostCoefficients:
 
 def scaled(found: CostCoefficients, factor: float) -> CostCoefficients:
     """The coefficients of what takes so many times as long."""
-    return CostCoefficients(
-        base=found.base * factor,
-        per_token=found.per_token * factor,
-        per_square=found.per_square * factor,
-        per_new=found.per_new * factor,
+    base, per_token, per_square, per_new = (
+        min(one * factor, MOST_COEFFICIENT) for one in (found.base, found.per_token, found.per_square, found.per_new)
     )
+    return CostCoefficients(base=base, per_token=per_token, per_square=per_square, per_new=per_new)
 
 
 def with_threads(found: CostCoefficients, fewer: float) -> CostCoefficients:

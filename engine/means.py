@@ -36,7 +36,7 @@ class Means:
     lost: Callable[[DeviceLost], None]
 
     def threads(self, *, busy: bool) -> int:
-        """How many threads a pass computes with: one that is alone takes all cores, side by side they share them."""
+        """How many threads a pass may compute with: one that is alone has all cores, side by side they share them."""
         return lane_threads(self.limits, self.device) if busy else self.device.cores
 
     def start(self, run: Run) -> float:

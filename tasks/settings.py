@@ -66,6 +66,12 @@ def _a_host_budget(value: str) -> str:
     return value if value in {"auto", "0"} else _a_budget(value)
 
 
+def _a_worker_name(value: str) -> str:
+    if value and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}", value):
+        raise ValueError("must be up to 41 letters, digits, dots, dashes or underscores")
+    return value
+
+
 def _a_device(value: str) -> str:
     if not _DEVICE.fullmatch(value):
         raise ValueError("is no device: use auto, cpu, cuda or cuda:N")
@@ -139,6 +145,11 @@ class Settings(BaseSettings):
         BeforeValidator(_lowered),
         AfterValidator(_a_device),
     ] = "auto"
+    worker_name: Annotated[
+        str,
+        Field(description="Name of a worker, before @host: needed for a second one on a device; empty: the device's"),
+        AfterValidator(_a_worker_name),
+    ] = ""
     budget: Annotated[
         str, Field(description="Memory for models: bytes, 8GiB, or a share such as 60%"), AfterValidator(_a_budget)
     ] = "60%"

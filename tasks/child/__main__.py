@@ -27,7 +27,7 @@ from tasks.child.heartbeat import Heartbeat
 from tasks.child.limits import account, engine_limits, eviction
 from tasks.child.line import Line
 from tasks.child.marker import Marker
-from tasks.child.process import die_with_parent, leave_signals_to_parent
+from tasks.child.process import die_with_parent, leave_signals_to_parent, let_idle_threads_sleep
 from tasks.child.receiver import Receiver
 from tasks.child.repertoire import Repertoire
 from tasks.child.reporter import Reporter
@@ -129,6 +129,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.Formatter.converter = time.gmtime
     leave_signals_to_parent()
+    let_idle_threads_sleep()
     die_with_parent(arguments.parent)
     line = Line(arguments.fd)
     try:

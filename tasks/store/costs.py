@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pydantic import ValidationError
 from sqlalchemy import Connection
 
 from catalog.schema import CostCoefficients
 from tasks.store.rows import clean, columns, json_text, unnest, value
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +67,28 @@ def put(conn: Connection, costs: Sequence[Cost], now: datetime) -> None:
 def read(conn: Connection, hardware: str) -> list[Cost]:
     """All that is kept for a kind of hardware."""
     rows = conn.exec_driver_sql(_STATES, {"hardware": hardware}).all()
-    return [Cost(hardware, model, _price(numbers), state) for model, *numbers, state in rows]
+    found = []
+    for model, *numbers, state in rows:
+        price = _price(hardware, model, numbers)
+        if price is not None and isinstance(state, Mapping):
+            found.append(Cost(hardware, model, price, state))
+        elif price is not None:
+            log.warning("the state of %s on %s in the table of costs cannot be read and is left out", model, hardware)
+    return found
 
 
 def prices(conn: Connection, hardware: Collection[str] | None = None) -> dict[tuple[str, str], CostCoefficients]:
     """The prices for these kinds of hardware, or for all there ever were, by hardware and model."""
     rows = conn.exec_driver_sql(_PRICES, {"all": hardware is None, "hardware": sorted(hardware or ())}).all()
-    return {(kind, model): _price(numbers) for kind, model, *numbers in rows}
+    read = {(kind, model): _price(kind, model, numbers) for kind, model, *numbers in rows}
+    return {key: price for key, price in read.items() if price is not None}
 
 
-def _price(numbers: Sequence[float]) -> CostCoefficients:
+def _price(hardware: str, model: str, numbers: Sequence[float]) -> CostCoefficients | None:
+    """The price of a row; None, and a line in the log, if it is none: one bad row must not keep the others from use."""
     base, per_token, per_square, per_new = numbers
-    return CostCoefficients(base=base, per_token=per_token, per_square=per_square, per_new=per_new)
+    try:
+        return CostCoefficients(base=base, per_token=per_token, per_square=per_square, per_new=per_new)
+    except ValidationError:
+        log.warning("the price of %s on %s in the table of costs is none and is left out", model, hardware)
+        return None

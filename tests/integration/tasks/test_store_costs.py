@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
+
 from catalog.schema import CostCoefficients
 from tasks.db import Database
 from tasks.store.costs import Cost, prices, put, read
@@ -37,3 +39,23 @@ def test_prices_come_for_the_kinds_of_hardware_asked_for(database: Database) -> 
     assert database.run(prices, {"cpu", "cuda"}) == {("cpu", "m"): CHEAP, ("cuda", "m"): CHEAP}
     assert database.run(prices, set()) == {}
     assert len(database.run(prices)) == 3
+
+
+@pytest.mark.parametrize("change", ["base = 'NaN'", "base = -5", "per_token = 1e308", "base = 'Infinity'"])
+def test_a_row_that_is_no_price_keeps_the_others_from_nothing(
+    database: Database, change: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.run(put, [Cost("cpu", "bad", CHEAP, {}), Cost("cpu", "good", DEAR, {})], NOW)
+    update = f"UPDATE costs SET {change} WHERE model = 'bad'"  # noqa: S608 - a constant of this page
+    database.run(lambda conn: conn.exec_driver_sql(update).close())
+
+    assert database.run(prices) == {("cpu", "good"): DEAR}
+    assert [cost.model for cost in database.run(read, "cpu")] == ["good"]
+    assert "bad" in caplog.text
+
+
+def test_a_state_that_is_none_keeps_the_others_from_nothing(database: Database) -> None:
+    database.run(put, [Cost("cpu", "bad", CHEAP, {}), Cost("cpu", "good", DEAR, {})], NOW)
+    database.run(lambda conn: conn.exec_driver_sql("UPDATE costs SET state = '5' WHERE model = 'bad'").close())
+
+    assert [cost.model for cost in database.run(read, "cpu")] == ["good"]

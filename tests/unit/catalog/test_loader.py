@@ -139,6 +139,8 @@ def test_two_files_of_one_folder_with_one_id_are_a_problem(write: Write) -> None
         (MODEL.format(id="org/m") + "profiles: {a: {extend: b}}\n", "profiles.a.extend", "did you mean 'extends'"),
         (MODEL.format(id="org/m") + "source: {max_length: 9}\n", "source.max_length", "belongs at the top"),
         (MODEL.format(id="org/m") + "revision: main\n", "revision", "belongs under 'source'"),
+        (MODEL.format(id="org/m") + "cost: {base: .inf, per_token: 0}\n", "cost.base", "finite"),
+        (MODEL.format(id="org/m") + "cost: {base: 1.0e+308, per_token: 0}\n", "cost.base", "less than or equal"),
         (MODEL.format(id="org/m") + "zzz: 1\n", "zzz", "valid here: id, family,"),
         (MODEL.format(id="org/m") + "stay: {keep_alive: 20}\n", "stay.keep_alive", "did you mean 'keep_alive_s'"),
         (MODEL.format(id="org/m") + "precisions: {int8: {wurst: 1}}\n", "precisions.int8.wurst", "valid here: cosine_"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 from collections.abc import Sequence
@@ -267,3 +268,14 @@ def test_lanes_may_teach_at_the_same_time() -> None:
     for one in lanes:
         one.join()
     assert close(book.coefficients("m", spec()), TRUE)
+
+
+@pytest.mark.parametrize("place", [0, 3, 17])
+def test_a_kept_state_that_no_passes_can_have_left_is_left_out(place: int, caplog: pytest.LogCaptureFixture) -> None:
+    book = taught(*passes(60))
+    (record,) = book.changed()
+    state = json.loads(json.dumps(record.state))
+    state["fits"][0][3][place] = 1e308 if place < 17 else float("inf")
+    again = CostBook("cpu", [CostRecord(record.model, record.device, state, record.price)])
+    assert again.predict("m", spec(), [10]) == CostBook("cpu").predict("m", spec(), [10])
+    assert "left out" in caplog.text

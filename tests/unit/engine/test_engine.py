@@ -140,6 +140,7 @@ def test_activations_lent_never_pass_what_the_weights_leave(
 def test_one_batch_takes_all_cores_and_batches_side_by_side_share_them(
     make_engine: MakeEngine, recorder: Recorder, now_work: MakeWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("engine.lanes.SHORT_MS", 0.0)
     threads: list[int] = []
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(set_num_threads=threads.append))
     device = CpuDevice()
@@ -155,9 +156,26 @@ def test_one_batch_takes_all_cores_and_batches_side_by_side_share_them(
     assert threads[1:5] == [2, 2, 2, 2]
 
 
+def test_a_short_batch_leaves_the_other_cores_alone_though_nothing_else_runs(
+    make_engine: MakeEngine, recorder: Recorder, now_work: MakeWork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(set_num_threads=threads.append))
+    device = CpuDevice()
+    device.cores = 4
+    models = {name: {"cost": CostCoefficients(base=base, per_token=0.1)} for name, base in (("s", 5.0), ("l", 500.0))}
+    engine = make_engine(models, device=device, lanes=2, budget_bytes=2**20)
+    for model in models:
+        one = now_work(model=model)
+        engine.submit([one])
+        recorder.results(one)
+    assert threads == [2, 4]
+
+
 def test_a_bulk_batch_leaves_cores_to_interactive_work_that_may_come(
     make_engine: MakeEngine, recorder: Recorder, now_work: MakeWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("engine.lanes.SHORT_MS", 0.0)
     threads: list[int] = []
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(set_num_threads=threads.append))
     device = CpuDevice()
