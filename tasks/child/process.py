@@ -30,8 +30,8 @@ def leave_signals_to_parent() -> None:
 def let_idle_threads_sleep() -> None:
     """Have the threads of a computation sleep, not spin, while they wait for each other. Before torch is imported.
 
-    They share the cores with lanes, the parent, the API and the database: where these were busy, a text took 24 to 29 ms
-    of CPU with two sleeping threads and 101 to 115 with two that spin. Whoever sets the variables is left alone.
+    They share the cores with lanes, the parent, the API and the database: where these were busy, a text took 24 to 29
+    ms of CPU with two sleeping threads and 101 to 115 with two that spin. Whoever sets the variables is left alone.
     """
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     os.environ.setdefault("KMP_BLOCKTIME", "0")
