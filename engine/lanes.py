@@ -210,9 +210,11 @@ class Lanes:
         shy = batch.lane is Lane.BULK and self.scheduler.expects(means.clock())
         threads, spec = means.threads(busy=shy or self._busy()), means.roster[model].spec
         few = lane_threads(means.limits, means.device)
-        if threads > few and means.costs.predict(model, spec, lengths, padded=padded, threads=few) < SHORT_MS:
+        predicted = means.costs.predict(model, spec, lengths, padded=padded, threads=few)
+        if threads > few and predicted >= SHORT_MS:
+            predicted = means.costs.predict(model, spec, lengths, padded=padded, threads=threads)
+        else:
             threads = few
-        predicted = means.costs.predict(model, spec, lengths, padded=padded, threads=threads)
         run = Run(replace(batch, padded=padded), self.place, adapter, lent, threads, predicted, padded)
         if items < len(lengths):
             run.items, run.lacking = max(1, items), 0 if items else per_token * max(lengths)

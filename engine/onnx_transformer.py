@@ -9,7 +9,6 @@ batch, chooses between them.
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 
 from catalog.modelfolder import model_root, weight_files
 from catalog.schema import Spec
+from engine import machine
 from engine.embedder import Embedder
 from engine.errors import LoadFailed, LoadReason
 from engine.onnx_export import cache_folder, exported, forget
@@ -46,16 +46,15 @@ def in_onnx(embedder: Embedder, spec: Spec, folder: Path, precision: str) -> Emb
         raise LoadFailed(message, LoadReason.CONFIG)
     inputs = ("input_ids", "attention_mask", *(("token_type_ids",) if embedder.layout.type_ids else ()))
     files = [*weight_files(folder), model_root(folder) / "config.json"]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     file = exported(embedder.model[0], inputs, files, precision, cache_folder())
     try:
-        transformer = OnnxTransformer(file, inputs, cores)
+        transformer = OnnxTransformer(file, inputs, machine.cores())
     except LoadFailed as error:
         if error.reason is not LoadReason.CORRUPT:
             raise
         forget(file)
         transformer = OnnxTransformer(
-            exported(embedder.model[0], inputs, files, precision, cache_folder()), inputs, cores
+            exported(embedder.model[0], inputs, files, precision, cache_folder()), inputs, machine.cores()
         )
     rest = embedder.steps[1:]
     replaced = replace(embedder, steps=(transformer, *rest), unpadded=False, beside=transformer.bytes)
@@ -78,13 +77,13 @@ class OnnxTransformer:
         """Raises LoadFailed if ONNX Runtime is missing or cannot read the file."""
         self._inputs = tuple(inputs)
         gc.collect()
-        before = _resident_bytes()
+        before = machine.resident_bytes()
         self._narrow = _session(file, 1)
         self._wide = _session(file, cores) if cores > 1 else self._narrow
         sessions = 2 if cores > 1 else 1
         size = sum(part.stat().st_size for part in file.parent.iterdir())
         # The runtime does not tell. It keeps each matrix once as read and once in the order its kernels want.
-        self.bytes = min(max(_resident_bytes() - before, sessions * size), 3 * sessions * size)
+        self.bytes = min(max(machine.resident_bytes() - before, sessions * size), 3 * sessions * size)
 
     def __call__(self, features: dict[str, Any]) -> dict[str, Any]:
         """One pass. The tensors of `features` are on the CPU."""
@@ -129,10 +128,3 @@ def _session(file: Path, threads: int) -> onnxruntime.InferenceSession:
     except Exception as error:
         # Its exceptions derive from Exception alone and are named by the C library's codes.
         raise LoadFailed(f"{file} cannot be read ({type(error).__name__}). Delete it.", LoadReason.CORRUPT) from error
-
-
-def _resident_bytes() -> int:
-    try:
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0
