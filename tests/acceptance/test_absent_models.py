@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.acceptance.fakes import fake
+
 pytestmark = pytest.mark.slow
 
 StartStack = Callable[..., Any]
@@ -17,16 +19,6 @@ MakeCaller = Callable[[Any], Any]
 
 FLOOD = 1100
 LOAD_S = 6.0
-
-
-def fake(**load: Any) -> dict[str, Any]:
-    return {
-        "family": "fake",
-        "tasks": {"encode": {"dims": 8}},
-        "parameters": 0,
-        "max_length": 8192,
-        "load": {"dims": 8, **load},
-    }
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,8 @@ import httpx
 import numpy as np
 import pytest
 
+from tests.acceptance.fakes import timed as fake
+
 pytestmark = pytest.mark.slow
 
 StartStack = Callable[..., Any]
@@ -20,18 +22,6 @@ MakeCaller = Callable[[Any], Any]
 CALLERS = 64
 WAVE = 60
 BATCH_MS = 100.0
-
-
-def fake(cost: float = 0.0, **load: Any) -> dict[str, Any]:
-    """A model of which each batch takes `cost` milliseconds."""
-    return {
-        "family": "fake",
-        "tasks": {"encode": {"dims": 8}},
-        "parameters": 0,
-        "max_length": 8192,
-        "cost": {"base": cost, "per_token": 0.0},
-        "load": {"dims": 8, "seconds_per_cost": 0.001, **load},
-    }
 
 
 @pytest.fixture(scope="module")

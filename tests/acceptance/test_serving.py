@@ -10,6 +10,8 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.acceptance.fakes import fake
+
 pytestmark = pytest.mark.slow
 
 StartStack = Callable[..., Any]
@@ -17,16 +19,6 @@ MakeCaller = Callable[[Any], Any]
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 MIB = 2**20
-
-
-def fake(**load: Any) -> dict[str, Any]:
-    return {
-        "family": "fake",
-        "tasks": {"encode": {"dims": 8}},
-        "parameters": 0,
-        "max_length": 8192,
-        "load": {"dims": 8, **load},
-    }
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.acceptance.fakes import timed as fake
+
 pytestmark = pytest.mark.slow
 
 StartStack = Callable[..., Any]
@@ -21,18 +23,6 @@ MakeCaller = Callable[[Any], Any]
 
 LOAD_MS, RUN_MS = 1_000.0, 500.0
 CLOSE = 0.03
-
-
-def fake(cost: float = 0.0, **load: Any) -> dict[str, Any]:
-    """A model of which each batch takes `cost` milliseconds."""
-    return {
-        "family": "fake",
-        "tasks": {"encode": {"dims": 8}},
-        "parameters": 0,
-        "max_length": 8192,
-        "cost": {"base": cost, "per_token": 0.0},
-        "load": {"dims": 8, "seconds_per_cost": 0.001, **load},
-    }
 
 
 @pytest.fixture(scope="module")
