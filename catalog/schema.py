@@ -7,6 +7,7 @@ A spec says what a model is (facts) and how its family loads it. A profile is a 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -19,6 +20,9 @@ Milliseconds = Annotated[float, Field(ge=0, le=MOST_COEFFICIENT, allow_inf_nan=F
 """At most some hours: what is more is a slip, and would stop the scheduler's clock."""
 Unit = Literal["tokens", "pages", "tiles", "seconds"]
 """What an item's length counts: text tokens, pages of a document, tiles of an image, seconds of audio."""
+InputKind = Literal["text", "messages", "image", "audio", "document", "multivector"]
+"""What an item may hold; `messages` is a conversation, `multivector` the precomputed vectors of a text's tokens."""
+OutputKind = Literal["dense", "sparse", "multivector"]
 ProfileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=60)]
 
 
@@ -34,21 +38,40 @@ class PackageWeights(_Strict):
 
 
 class Source(_Strict):
-    """Where the files are. Tried in this order: `path`, the hub's cache, the hub, `package`."""
+    """Where the files are. Tried in this order: `path`, the hub's cache, the hub, `package`.
+
+    `needs` names what this model cannot be loaded without and what an operator must allow it: `code` that comes with
+    it, `pickle` weights.
+    """
 
     hub: str | None = None
     revision: str | None = None
     package: PackageWeights | None = None
     path: str | None = None
+    needs: tuple[Literal["code", "pickle"], ...] = ()
+
+
+class LoraSource(_Strict):
+    """Where a LoRA adapter's files are, as for a model."""
+
+    hub: str | None = None
+    revision: str | None = None
+    path: str | None = None
 
 
 class EncodeFacts(_Strict):
-    """What `encode` gives: vectors of `dims`, or of one of `matryoshka` when asked by `dimensions`."""
+    """What `encode` gives: dense vectors of `dims`, or of one of `matryoshka` when asked by `dimensions`.
 
-    dims: Dim
+    `token_dims` is the width of each vector of a multivector, `sparse_dims` the vocabulary of sparse ones. `outputs`
+    lists all it can give, and a caller who does not choose gets the first.
+    """
+
+    dims: Annotated[int, Field(ge=0, le=65_536)] = 0
+    token_dims: Dim | None = None
+    sparse_dims: Annotated[int, Field(ge=1, le=4_000_000)] | None = None
     matryoshka: tuple[Dim, ...] = ()
     prompts: dict[str, str] = Field(default_factory=dict)
-    outputs: tuple[Literal["dense", "sparse", "multivector"], ...] = ("dense",)
+    outputs: Annotated[tuple[OutputKind, ...], Field(min_length=1)] = ("dense",)
 
     @model_validator(mode="after")
     def _matryoshka_is_shorter(self) -> EncodeFacts:
@@ -57,14 +80,69 @@ class EncodeFacts(_Strict):
             raise ValueError(f"matryoshka has {longest}, more than the model's {self.dims} dims")
         return self
 
+    @model_validator(mode="after")
+    def _widths_are_known(self) -> EncodeFacts:
+        widths = {"dense": self.dims, "sparse": self.sparse_dims, "multivector": self.token_dims}
+        names = {"dense": "dims", "sparse": "sparse_dims", "multivector": "token_dims"}
+        for output in self.outputs:
+            if not widths[output]:
+                raise ValueError(f"outputs has {output!r}, so {names[output]!r} is needed")
+        return self
+
+
+class ScoreFacts(_Strict):
+    """What `score` gives. `scale` says what a score is before any ranking.
+
+    `probability` is within 0 and 1 (an activation over the model's logit), `logit` the raw value, `similarity` a cosine
+    or a MaxSim. `instruction` is what the model reads before the query unless the caller gives another.
+    """
+
+    scale: Literal["probability", "logit", "similarity"] = "probability"
+    instruction: str | None = None
+
+
+class ExtractKind(StrEnum):
+    """What an extraction finds; it decides which options a caller may send."""
+
+    ENTITIES = "entities"
+    RELATIONS = "relations"
+    CLASSIFICATIONS = "classifications"
+    STRUCTURE = "structure"
+    OBJECTS = "objects"
+    DOCUMENT = "document"
+    TEXT = "text"
+    TRANSCRIPT = "transcript"
+
+
+class ExtractFacts(_Strict):
+    """What `extract` finds. `labels` are the model's own where it has a fixed set; then a caller may choose of them."""
+
+    kinds: Annotated[tuple[ExtractKind, ...], Field(min_length=1)] = (ExtractKind.ENTITIES,)
+    labels: tuple[str, ...] = ()
+    task: str | None = None
+    tasks: tuple[str, ...] = ()
+
+
+class GenerateFacts(_Strict):
+    """What `generate` does. `max_new_tokens` is what a caller gets who does not say; the context is `max_length`.
+
+    `grammar` tells whether output can be locked to one, `tools` whether
+    the chat template takes tools.
+    """
+
+    max_new_tokens: Annotated[int, Field(ge=1)] = 512
+    chat: bool = True
+    grammar: bool = True
+    tools: bool = False
+
 
 class Tasks(_Strict):
     """The verbs a model does, each with its facts."""
 
     encode: EncodeFacts | None = None
-    score: dict[str, Any] | None = None
-    extract: dict[str, Any] | None = None
-    generate: dict[str, Any] | None = None
+    score: ScoreFacts | None = None
+    extract: ExtractFacts | None = None
+    generate: GenerateFacts | None = None
 
 
 class CostCoefficients(_Strict):
@@ -124,7 +202,8 @@ class Spec(_Strict):
 
     `max_length` is in `unit`s, by default tokens, and includes special tokens. `parameters` counts weights. `load` goes
     to the family's own load-options model, `run` gives defaults for the request's options. `precisions` names the lower
-    precisions that the model may be run in, each with its measured loss.
+    precisions that the model may be run in, each with its measured loss. `inputs` is what an item may hold, and
+    `image_length` what one image counts, in `unit`s. `loras` are the adapters that a caller of `generate` may name.
     """
 
     id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$", max_length=200)
@@ -136,11 +215,14 @@ class Spec(_Strict):
     parameters: int = Field(ge=0)
     max_length: int = Field(ge=1)
     unit: Unit = "tokens"
+    inputs: Annotated[tuple[InputKind, ...], Field(min_length=1)] = ("text",)
+    image_length: Annotated[int, Field(ge=1)] = 1
     cost: CostCoefficients | None = None
     stay: Stay = Stay()
     precisions: dict[str, Loss] = Field(default_factory=dict)
     load: dict[str, Any] = Field(default_factory=dict)
     run: dict[str, Any] = Field(default_factory=dict)
+    loras: dict[ProfileName, LoraSource] = Field(default_factory=dict)
     profiles: dict[ProfileName, Profile] = Field(default_factory=dict)
     verified: bool = False
 

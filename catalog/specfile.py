@@ -14,9 +14,22 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from catalog.errors import InvalidOption, InvalidSpec, nearest
-from catalog.options import parse_options
-from catalog.schema import CostCoefficients, EncodeFacts, Loss, PackageWeights, Profile, Source, Spec, Stay, Tasks
-from catalog.terms import Verb
+from catalog.options import parse_options, run_defaults
+from catalog.schema import (
+    CostCoefficients,
+    EncodeFacts,
+    ExtractFacts,
+    GenerateFacts,
+    LoraSource,
+    Loss,
+    PackageWeights,
+    Profile,
+    ScoreFacts,
+    Source,
+    Spec,
+    Stay,
+    Tasks,
+)
 
 MAX_BYTES = 256 * 1024
 
@@ -26,6 +39,10 @@ _PLACES: dict[str, type[BaseModel]] = {
     "source.package": PackageWeights,
     "tasks": Tasks,
     "tasks.encode": EncodeFacts,
+    "tasks.score": ScoreFacts,
+    "tasks.extract": ExtractFacts,
+    "tasks.generate": GenerateFacts,
+    "loras.*": LoraSource,
     "cost": CostCoefficients,
     "stay": Stay,
     "precisions.*": Loss,
@@ -126,14 +143,17 @@ def _refuse_repeats(file: Path, node: yaml.Node, path: str, seen: set[int]) -> N
 
 def _check_run_defaults(file: Path, spec: Spec) -> None:
     """Run-time defaults are checked here, so that no request pays for a typo in a YAML."""
-    if spec.tasks.encode is None:
-        return
     for name in ("", *spec.profiles):
-        try:
-            parse_options(spec, Verb.ENCODE, {}, merged(spec, name, "run"))
-        except InvalidOption as error:
-            owner = f"profiles.{name}.run" if name else "run"
-            raise _invalid(file, (error.param or "options").replace("options", owner, 1), error.message) from error
+        owner = f"profiles.{name}.run" if name else "run"
+        run = merged(spec, name, "run")
+        taken = {option for verb in spec.verbs for option in run_defaults(verb, run)}
+        for verb in spec.verbs:
+            # A name that no verb of the model knows is told as an option of the first.
+            sent = run if not taken.issuperset(run) else run_defaults(verb, run)
+            try:
+                parse_options(spec, verb, {}, sent)
+            except InvalidOption as error:
+                raise _invalid(file, (error.param or "options").replace("options", owner, 1), error.message) from error
 
 
 def _nearest_key(where: Sequence[str]) -> str:

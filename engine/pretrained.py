@@ -81,7 +81,7 @@ def _read(name: str, folder: Path, device: str, dtype: str, attention: str, expe
     from sentence_transformers.sentence_transformer.modules import Pooling
     from transformers.utils.logging import disable_progress_bar
 
-    disable_progress_bar()  # type: ignore[no-untyped-call]  # the library has no types there
+    disable_progress_bar()
 
     def build(attention: str) -> SentenceTransformer:
         return SentenceTransformer(
@@ -206,5 +206,5 @@ def _stream(device: str) -> torch.cuda.Stream | None:
 
     if not device.startswith("cuda"):
         return None
-    stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # the library has no types
+    stream: torch.cuda.Stream = torch.cuda.Stream(device)
     return stream

@@ -7,7 +7,7 @@ device-milliseconds. Lengths are in the model's own unit (tokens for texts), spe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from catalog.terms import Lane, Verb
@@ -52,11 +52,16 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a model gave for one item. `fields` is a result's content by name; values are arrays or JSON-able."""
+    """What a model gave for one item. `fields` is a result's content by name; values are arrays or JSON-able.
+
+    `tokens` counts all that was read and made. `usage` counts besides what the family counts: `prompt_tokens`,
+    `completion_tokens`, `pages`, `images`, `audio_ms`; a job's usage is their sum.
+    """
 
     fields: Mapping[str, Any]
     tokens: int = 0
     truncated: bool = False
+    usage: Mapping[str, int] = field(default_factory=dict)
 
 
 Outcome = Output | EngineError

@@ -15,28 +15,31 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import msgpack
 import orjson
 from pydantic import BaseModel
 
-from catalog.cost import predict
+from catalog.cost import MOST_MS, predict
 from catalog.errors import UnsupportedVerb
+from catalog.grammar import check_grammar
+from catalog.lengths import media_length
 from catalog.loader import Catalog, Choice
-from catalog.options import EncodeOptions, parse_options
-from catalog.schema import CostCoefficients, Spec
+from catalog.options import EncodeOptions, ExtractOptions, GenerateOptions, ScoreOptions, parse_options
+from catalog.schema import CostCoefficients, InputKind, Spec
 from catalog.terms import Verb
 from catalog.tokenizer import Counts
 from tasks.errors import EmptyText, InvalidRequest, LimitExceeded, TextTooLong, as_data
+from tasks.inputs import pack_inputs
+from tasks.items import ItemRequest, as_payload, texts_of
 from tasks.messages import Submission
 from tasks.queues import bucket_of
-from tasks.request import ItemRequest, JobRequest
+from tasks.request import JobRequest
 from tasks.settings import Settings
 
 CALLER = "default"
 """Whose jobs these are, for as long as there is one caller."""
 
-SERVED = (Verb.ENCODE,)
-"""The verbs that have an adapter contract."""
+QUERY = -1
+"""Stands for the query among the places of texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +66,19 @@ class Limits:
 class Checked:
     """A request that may run, before its price is known.
 
-    `texts` are those to be counted, as the model will read them (prompt included), and `places` their indices among the
-    items. `faults` holds the items that will not run.
+    `texts` are those to be counted, as the model will read them (prompt included), and `places` the items that they are
+    of; `QUERY` stands for the query, which is part of every item. `base` is what each item counts besides its texts.
+    `faults` holds the items that will not run.
     """
 
     request: JobRequest
     choice: Choice
     options: BaseModel
-    items: Sequence[Mapping[str, str]]
+    items: Sequence[Mapping[str, Any]]
+    query: Mapping[str, Any] | None
     texts: Sequence[str]
     places: Sequence[int]
+    base: Sequence[int]
     faults: Mapping[int, Mapping[str, Any]]
     retention_s: int
     chars: int
@@ -81,32 +87,104 @@ class Checked:
 def check(request: JobRequest, catalog: Catalog, limits: Limits) -> Checked:
     """The request against the catalog and the limits. Raises a CatalogError or a TaskError that names the field."""
     choice = catalog.find(request.model)
-    if request.verb not in SERVED or not choice.spec.does(request.verb):
-        raise UnsupportedVerb(_verb_message(choice.spec, request.verb), param="verb")
-    options = parse_options(choice.spec, request.verb, choice.run, request.options)
-    _no_nul(request.options)
+    spec = choice.spec
+    if not spec.does(request.verb):
+        raise UnsupportedVerb(_verb_message(spec, request.verb), param="verb")
+    asked = request.asked
+    options = parse_options(spec, request.verb, choice.run, asked)
+    _no_nul("options", asked)
+    if isinstance(options, GenerateOptions) and options.grammar is not None:
+        check_grammar(options.grammar)
     retention_s = limits.default_retention_s if request.retention_s is None else request.retention_s
     if retention_s > limits.max_retention_s:
         raise InvalidRequest(
             f"'retention_s' must be at most {limits.max_retention_s} on this server.", param="retention_s"
         )
-    prefix = prefix_of(choice.spec, options)
-    items: list[dict[str, str]] = []
-    texts: list[str] = []
-    places: list[int] = []
-    faults: dict[int, Mapping[str, Any]] = {}
-    chars = 0
-    for index, item in enumerate(request.items):
-        text = _append(items, item)
-        chars += len(text)
-        if len(text) > limits.max_text_chars:
-            raise _too_long(index, item, len(text), limits.max_text_chars)
-        if not text or text.isspace():
-            faults[index] = as_data(EmptyText(param=f"items[{index}]"))
-        else:
-            texts.append(prefix + text if prefix else text)
-            places.append(index)
-    return Checked(request, choice, options, items, texts, places, faults, retention_s, chars)
+    read = _Read(spec, prefix_of(spec, options), limits.max_text_chars)
+    query = None if request.query is None else read.query(request.query)
+    items = [read.item(index, item, request.verb) for index, item in enumerate(request.items)]
+    return Checked(
+        request=request,
+        choice=choice,
+        options=options,
+        items=items,
+        query=query,
+        texts=read.texts,
+        places=read.places,
+        base=read.base,
+        faults=read.faults,
+        retention_s=retention_s,
+        chars=read.chars,
+    )
+
+
+class _Read:
+    """The items of a request as they are read one by one."""
+
+    def __init__(self, spec: Spec, prefix: str, most_chars: int) -> None:
+        self.texts: list[str] = []
+        self.places: list[int] = []
+        self.base: list[int] = []
+        self.faults: dict[int, Mapping[str, Any]] = {}
+        self.chars = 0
+        self._spec = spec
+        self._inputs = frozenset(spec.inputs)
+        self._prefix = prefix
+        self._most_chars = most_chars
+
+    def query(self, query: str | ItemRequest) -> Mapping[str, Any]:
+        """The query of a score. Without one there is nothing to score, so an empty one refuses the request."""
+        payload = as_payload(query)
+        self._check(query, "query")
+        blank = not self._take(QUERY, payload, "query", "")
+        if blank:
+            raise EmptyText(param="query")
+        return payload
+
+    def item(self, index: int, item: str | ItemRequest, verb: Verb) -> Mapping[str, Any]:
+        """One item; a blank text is its own fault, except where nothing is an answer: nothing is found in it."""
+        payload = as_payload(item)
+        where = f"items[{index}]"
+        self._check(item, where)
+        self.base.append(media_length(self._spec, payload))
+        if not self._take(index, payload, where, self._prefix) and verb is not Verb.EXTRACT:
+            self.faults[index] = as_data(EmptyText(param=where))
+        return payload
+
+    def _check(self, item: str | ItemRequest, where: str) -> None:
+        kinds: tuple[InputKind, ...] = ("text",) if isinstance(item, str) else item.kinds
+        for kind in kinds:
+            if kind not in self._inputs:
+                raise InvalidRequest(
+                    f"{where!r} holds {_NAMES[kind]}; {self._spec.id!r} reads {_listed(self._spec.inputs)}.",
+                    param=where,
+                )
+
+    def _take(self, place: int, payload: Mapping[str, Any], where: str, prefix: str) -> bool:
+        """Note its texts for counting; False if it holds nothing but blanks."""
+        texts = texts_of(payload)
+        chars = sum(map(len, texts))
+        self.chars += chars
+        if chars > self._most_chars:
+            raise LimitExceeded(
+                f"{where!r} has {chars} characters; the limit of this server is {self._most_chars}.", param=where
+            )
+        readable = [text for text in texts if text and not text.isspace()]
+        for text in readable:
+            self.texts.append(prefix + text if prefix else text)
+            self.places.append(place)
+        return bool(readable) or any(name in payload for name in _MEDIA)
+
+
+_MEDIA = ("images", "audio", "document", "multivector")
+_NAMES: dict[InputKind, str] = {
+    "text": "a text",
+    "messages": "messages",
+    "image": "images",
+    "audio": "audio",
+    "document": "a document",
+    "multivector": "a multivector",
+}
 
 
 def price(
@@ -123,20 +201,35 @@ def price(
     `cost` is the model's on the hardware that will run it (`tasks.costs`). An estimate refuses no text: the worker
     counts again, with the model's own tokenizer.
     """
-    request, choice = checked.request, checked.choice
+    request, choice, options = checked.request, checked.choice, checked.options
     longest = choice.spec.max_length
-    cuts = not isinstance(checked.options, EncodeOptions) or checked.options.truncate
+    # Extraction reads a long text window by window, and nothing of it is lost.
+    windows = request.verb is Verb.EXTRACT
+    cuts = windows or getattr(options, "truncate", False)
+    new = options.most(choice.spec) if isinstance(options, GenerateOptions) else 0
     faults = dict(checked.faults)
-    lengths = [0] * len(checked.items)
+    counted = list(checked.base)
+    shared = 0
     for place, count in zip(checked.places, counts.tokens, strict=True):
-        if count > longest and counts.exact and not cuts:
-            faults[place] = as_data(_over(place, count, longest))
+        if place == QUERY:
+            shared += count
         else:
-            lengths[place] = min(count, longest)
-    running = [index for index in checked.places if index not in faults]
+            counted[place] += count
+    lengths = [0] * len(checked.items)
+    whole = [0] * len(checked.items)
+    for place, count in enumerate(counted):
+        if place in faults:
+            continue
+        units = max(1, count + shared)
+        if units > longest and counts.exact and not cuts and _counts_texts(choice.spec):
+            faults[place] = as_data(_over(place, units, longest))
+            continue
+        lengths[place] = min(units, longest)
+        whole[place] = units if windows else lengths[place]
+    running = [place for place, length in enumerate(lengths) if length]
     costs = [0.0] * len(lengths)
-    for place, ms in zip(running, predict(cost, [lengths[i] for i in running]), strict=True):
-        costs[place] = ms
+    for place, ms in zip(running, predict(cost, [lengths[i] for i in running], new), strict=True):
+        costs[place] = min(ms * -(-whole[place] // lengths[place]), MOST_MS)
     return Submission(
         id=job_id(now),
         caller=caller,
@@ -146,8 +239,8 @@ def price(
         lane=request.lane,
         bucket=bucket_of(sum(costs)).value,
         priority=request.priority,
-        options=request.options,
-        inputs=bytes(msgpack.packb(checked.items)),
+        options=request.asked,
+        inputs=pack_inputs(checked.items, checked.query),
         lengths=lengths,
         costs=costs,
         faults=faults,
@@ -162,21 +255,29 @@ def price(
 
 def prefix_of(spec: Spec, options: BaseModel) -> str:
     """What the model reads before each text: its named prompt, or the caller's instruction."""
-    if not isinstance(options, EncodeOptions):
-        return ""
-    if options.prompt is not None and spec.tasks.encode is not None:
-        return spec.tasks.encode.prompts[options.prompt]
-    return options.instruction or ""
+    match options:
+        case EncodeOptions() if spec.tasks.encode is not None:
+            return options.prefix(spec.tasks.encode)
+        case ScoreOptions() | ExtractOptions():
+            return options.instruction or ""
+        case _:
+            return ""
 
 
 def body_hash(request: JobRequest) -> bytes:
     """What makes two requests the same: their meaning, not their spelling. Defaults count as if they had been sent."""
-    meaning = request.model_dump(mode="json")
-    meaning["items"] = [{"text": item} if isinstance(item, str) else item for item in meaning["items"]]
-    for item in meaning["items"]:
-        if item.get("id", "") is None:
-            del item["id"]
-    return hashlib.sha256(orjson.dumps(meaning, option=orjson.OPT_SORT_KEYS)).digest()
+    meaning = request.model_dump(mode="python", exclude={"items", "query", "labels", "output_schema", "options"})
+    meaning["options"] = request.asked
+    meaning["query"] = None if request.query is None else as_payload(request.query)
+    meaning["items"] = [as_payload(item) for item in request.items]
+    return hashlib.sha256(orjson.dumps(meaning, default=_digest, option=orjson.OPT_SORT_KEYS)).digest()
+
+
+def _digest(value: object) -> str:
+    """Bytes by their own hash."""
+    if isinstance(value, bytes):
+        return hashlib.sha256(value).hexdigest()
+    raise TypeError(type(value).__name__)
 
 
 def check_key(key: str | None) -> str | None:
@@ -198,22 +299,17 @@ def wall() -> float:
     return time.time()
 
 
-def _append(items: list[dict[str, str]], item: str | ItemRequest) -> str:
-    if isinstance(item, str):
-        items.append({"text": item})
-        return item
-    items.append({"text": item.text} if item.id is None else {"id": item.id, "text": item.text})
-    return item.text
-
-
 def _verb_message(spec: Spec, verb: Verb) -> str:
-    able = ", ".join(v for v in spec.verbs if v in SERVED) or "nothing yet"
-    return f"Model {spec.id!r} does not {verb}; it does: {able}."
+    return f"Model {spec.id!r} does not {verb}; it does: {', '.join(spec.verbs)}."
 
 
-def _too_long(index: int, item: str | ItemRequest, chars: int, limit: int) -> LimitExceeded:
-    where = f"items[{index}]" if isinstance(item, str) else f"items[{index}].text"
-    return LimitExceeded(f"{where!r} has {chars} characters; the limit of this server is {limit}.", param=where)
+def _listed(kinds: Sequence[InputKind]) -> str:
+    return " or ".join(_NAMES[kind] for kind in kinds)
+
+
+def _counts_texts(spec: Spec) -> bool:
+    """Whether a length is a count of tokens, and not also a guess about media."""
+    return spec.unit == "tokens" and spec.inputs == ("text",)
 
 
 def _over(index: int, count: int, longest: int) -> TextTooLong:
@@ -223,8 +319,18 @@ def _over(index: int, count: int, longest: int) -> TextTooLong:
     )
 
 
-def _no_nul(options: Mapping[str, object]) -> None:
-    """Valid options are plain values, kept as JSON in the database, which has no U+0000. Raises InvalidRequest."""
-    for name, value in options.items():
-        if isinstance(value, str) and "\0" in value:
-            raise InvalidRequest(f"'options.{name}' must not hold the character U+0000.", param=f"options.{name}")
+def _no_nul(where: str, value: object) -> None:
+    """Options are kept as JSON in the database, which has no U+0000. Raises InvalidRequest."""
+    match value:
+        case str():
+            if "\0" in value:
+                raise InvalidRequest(f"{where!r} must not hold the character U+0000.", param=where)
+        case Mapping():
+            for name, inner in value.items():
+                _no_nul(where, str(name))
+                _no_nul(f"{where}.{str(name)[:100]}", inner)
+        case list() | tuple():
+            for index, inner in enumerate(value):
+                _no_nul(f"{where}[{index}]", inner)
+        case _:
+            pass

@@ -10,46 +10,24 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from catalog.errors import nearest
 from catalog.options import Word, check_names
 from catalog.terms import Lane, Verb
 from tasks.errors import InvalidRequest, LimitExceeded
+from tasks.items import ItemRequest, Strict, plain
 
-MAX_ID_CHARS = 256
 MAX_TAGS = 32
 MAX_TAG_CHARS = 128
 MAX_OPTIONS = 64
 MAX_DEADLINE_S = 30 * 86_400
 
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+Label = Annotated[str, Field(min_length=1, max_length=MAX_TAG_CHARS), AfterValidator(plain)]
 
 
-def _plain(value: str) -> str:
-    """No control characters: these strings are kept as text and shown in lists."""
-    if _CONTROL.search(value):
-        raise ValueError("must not hold control characters such as U+0000 or a line break")
-    return value
-
-
-Label = Annotated[str, Field(min_length=1, max_length=MAX_TAG_CHARS), AfterValidator(_plain)]
-ItemId = Annotated[str, Field(max_length=MAX_ID_CHARS), AfterValidator(_plain)]
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class ItemRequest(_Strict):
-    """One input. The `id` comes back with its result; it need not be unique."""
-
-    text: str
-    id: ItemId | None = None
-
-
-class JobRequest(_Strict):
+class JobRequest(Strict):
     """A job to run: one verb on one model, over one or more items."""
 
     model_config = ConfigDict(
@@ -70,7 +48,17 @@ class JobRequest(_Strict):
     items: Annotated[
         list[str | ItemRequest], Field(min_length=1, description="Inputs, as texts or as objects with an id of yours")
     ]
-    options: Annotated[dict[str, Any], Field(max_length=MAX_OPTIONS, description="Options of the verb")] = {}
+    query: Annotated[str | ItemRequest | None, Field(description="Of `score`: what the items are scored against")] = (
+        None
+    )
+    labels: Annotated[
+        list[str] | None, Field(description="Of `extract`: what to look for; the same as `options.labels`")
+    ] = None
+    output_schema: Annotated[
+        dict[str, Any] | None,
+        Field(description="Of `extract`: the fields to fill in; the same as `options.output_schema`"),
+    ] = None
+    options: Annotated[dict[str, Any], Field(max_length=MAX_OPTIONS, description="Options of the verb")] = {}  # noqa: RUF012 - pydantic copies it
     lane: Annotated[Lane, Field(strict=False, description="`interactive` goes first, `bulk` gives way"), Word] = (
         Lane.INTERACTIVE
     )
@@ -79,10 +67,29 @@ class JobRequest(_Strict):
         float | None,
         Field(gt=0, le=MAX_DEADLINE_S, allow_inf_nan=False, description="Seconds after which nobody wants the result"),
     ] = None
-    tags: Annotated[list[Label], Field(max_length=MAX_TAGS, description="Words to find the job by")] = []
+    tags: Annotated[list[Label], Field(max_length=MAX_TAGS, description="Words to find the job by")] = []  # noqa: RUF012 - pydantic copies it
     retention_s: Annotated[
         int | None, Field(ge=60, description="Seconds that the finished job is kept; the server has a default")
     ] = None
+
+    @model_validator(mode="after")
+    def _fits_the_verb(self) -> JobRequest:
+        if (self.query is not None) != (self.verb is Verb.SCORE):
+            said = "needs a 'query'" if self.verb is Verb.SCORE else "takes no 'query'"
+            raise ValueError(f"{said}: the verb is {self.verb.value}")
+        for name in ("labels", "output_schema"):
+            if getattr(self, name) is not None:
+                if self.verb is not Verb.EXTRACT:
+                    raise ValueError(f"takes no '{name}': the verb is {self.verb.value}")
+                if name in self.options:
+                    raise ValueError(f"has '{name}' twice: leave it out of 'options'")
+        return self
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """All options, those with a field of their own among them."""
+        own = {"labels": self.labels, "output_schema": self.output_schema}
+        return {**self.options, **{name: value for name, value in own.items() if value is not None}}
 
 
 def parse_request(raw: object, max_items: int) -> JobRequest:
@@ -104,7 +111,9 @@ def parse_request(raw: object, max_items: int) -> JobRequest:
 
 def _check_names(raw: Mapping[str, object]) -> None:
     _refuse_unknown(raw, JobRequest, ())
-    items, verb, options = raw.get("items"), raw.get("verb"), raw.get("options")
+    items, verb, options, query = raw.get("items"), raw.get("verb"), raw.get("options"), raw.get("query")
+    if isinstance(query, Mapping):
+        _refuse_unknown(query, ItemRequest, ("query",))
     for index, item in enumerate(items if isinstance(items, list) else ()):
         if isinstance(item, Mapping):
             _refuse_unknown(item, ItemRequest, ("items", index))

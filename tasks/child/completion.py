@@ -73,7 +73,7 @@ def _completion(
     max_attempts: int,
 ) -> Completion:
     job = held.job
-    rows, errors, tokens = _rows(held, outcomes)
+    rows, errors, usage = _rows(held, outcomes)
     # What the door refused says nothing of whether another try may help.
     late = [error for index, error in errors.items() if index in outcomes]
     state, error = _verdict(list(errors.values()), late, job.items)
@@ -95,7 +95,7 @@ def _completion(
         started=held.received if held.started is None else held.received + (held.started - held.arrived),
         finished=wall,
         timings=timings(held.job, spent, engine_got=engine_got, engine_left=engine_left, wall=wall),
-        usage={"items": job.items, "tokens": tokens},
+        usage={"items": job.items, **usage},
         worker=worker,
         run_at=run_at,
     )
@@ -103,11 +103,11 @@ def _completion(
 
 def _rows(
     held: Held, outcomes: Mapping[int, Outcome | RoostError]
-) -> tuple[list[dict[str, Any]], dict[int, Mapping[str, Any]], int]:
-    """One row per item in the caller's order, the errors among them by index, and the tokens read."""
+) -> tuple[list[dict[str, Any]], dict[int, Mapping[str, Any]], dict[str, int]]:
+    """One row per item in the caller's order, the errors among them by index, and what was used in all."""
     rows: list[dict[str, Any]] = []
     errors: dict[int, Mapping[str, Any]] = {}
-    tokens = 0
+    usage = {"tokens": 0}
     for index, item in enumerate(held.items):
         row: dict[str, Any] = {"id": item["id"]} if "id" in item else {}
         outcome = outcomes.get(index)
@@ -116,13 +116,15 @@ def _rows(
             row.update(outcome.fields)
             row["tokens"] = outcome.tokens
             row["truncated"] = outcome.truncated
-            tokens += outcome.tokens
+            usage["tokens"] += outcome.tokens
+            for name, count in outcome.usage.items():
+                usage[name] = usage.get(name, 0) + count
         else:
             found = fault if fault is not None else as_data(outcome or EngineError("The item got no outcome."))
             row["error"] = found
             errors[index] = found
         rows.append(row)
-    return rows, errors, tokens
+    return rows, errors, usage
 
 
 def _verdict(

@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgpack
-
 from catalog.loader import Catalog
 from catalog.options import parse_options
 from engine.types import Item, Work
 from tasks.messages import Submission
-
-
-def read_items(inputs: bytes) -> list[dict[str, Any]]:
-    """The items of a job's inputs, in the caller's order."""
-    items: list[dict[str, Any]] = msgpack.unpackb(inputs)
-    return items
 
 
 def to_work(

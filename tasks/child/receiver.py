@@ -14,9 +14,10 @@ from engine.errors import LoadFailed, LoadReason
 from engine.types import Work
 from tasks.child.claimer import Arrival, Claimer
 from tasks.child.hand import Hand, Held
-from tasks.child.intake import read_items, to_work
+from tasks.child.intake import to_work
 from tasks.child.reporter import Reporter
 from tasks.errors import AllItemsFailed
+from tasks.inputs import read_inputs
 from tasks.messages import unpack
 
 log = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class Receiver:
             return
         for arrival in arrivals:
             try:
-                items = read_items(arrival.job.inputs)
+                items = read_inputs(arrival.job.inputs)
             except ValueError as error:
                 log.warning("job %s dropped, its inputs cannot be read: %s", arrival.key, type(error).__name__)
                 self._reporter.dropped([arrival.key])

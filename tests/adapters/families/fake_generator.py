@@ -1,27 +1,31 @@
-"""The weightless generator. It gives no vectors; what it promises besides is in tests/unit/engine/adapters."""
+"""The weightless generator; what it promises besides is in tests/unit/engine/adapters."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from catalog.schema import Spec, Tasks
-
-LOAD: dict[str, Any] = {"bytes": 1000, "new_tokens": 8}
-BAD_LOAD: dict[str, Any] = {"new_token": 8}
-UNREADABLE: list[object] = [None, 7, "  "]
+from catalog.schema import GenerateFacts, Spec, Tasks
+from catalog.terms import Verb
+from tests.adapters.case import Case, Payload
 
 
 def model() -> tuple[Spec, Path | None]:
-    return Spec(id="g", family="fake_generator", tasks=Tasks(generate={}), parameters=0, max_length=4096), None
+    tasks = Tasks(generate=GenerateFacts(max_new_tokens=8))
+    return Spec(id="g", family="fake_generator", tasks=tasks, parameters=0, max_length=4096), None
 
 
-def texts() -> list[str]:
-    return [f"prompt number {i} " * (i * 3 % 7 + 1) for i in range(10)]
+def items() -> list[Payload]:
+    return [{"text": f"prompt number {i} " * (i * 3 % 7 + 1)} for i in range(10)]
 
 
-def reference(folder: Path | None, texts: list[str], device: str) -> NDArray[np.float32] | None:
-    return None
+CASES = [
+    Case(
+        name="generate",
+        model=model,
+        verb=Verb.GENERATE,
+        items=items,
+        load={"bytes": 1000, "new_tokens": 8},
+        bad=({}, {"text": 7}, {"text": "  "}),
+        why_no_reference="this family has no library of its own",
+    )
+]

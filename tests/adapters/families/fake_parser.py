@@ -1,28 +1,31 @@
-"""The weightless parser. It gives no vectors; what it promises besides is in tests/unit/engine/adapters."""
+"""The weightless parser; what it promises besides is in tests/unit/engine/adapters."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from catalog.schema import Spec, Tasks
-
-LOAD: dict[str, Any] = {"bytes": 1000}
-BAD_LOAD: dict[str, Any] = {"byte": 1000}
-UNREADABLE: list[object] = [None, 7]
+from catalog.schema import ExtractFacts, ExtractKind, Spec, Tasks
+from catalog.terms import Verb
+from tests.adapters.case import Case, Payload
 
 
 def model() -> tuple[Spec, Path | None]:
-    tasks = Tasks(extract={})
+    tasks = Tasks(extract=ExtractFacts(kinds=(ExtractKind.DOCUMENT,)))
     return Spec(id="p", family="fake_parser", tasks=tasks, parameters=0, max_length=64, unit="pages"), None
 
 
-def texts() -> list[str]:
-    return [f"page {i}\f" * (i * 3 % 7 + 1) for i in range(10)]
+def items() -> list[Payload]:
+    return [{"text": f"page {i}\f" * (i * 3 % 7 + 1)} for i in range(10)]
 
 
-def reference(folder: Path | None, texts: list[str], device: str) -> NDArray[np.float32] | None:
-    return None
+CASES = [
+    Case(
+        name="extract",
+        model=model,
+        verb=Verb.EXTRACT,
+        items=items,
+        load={"bytes": 1000},
+        bad=({}, {"text": 7}),
+        why_no_reference="this family has no library of its own",
+    )
+]

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from catalog.loader import Catalog
 from catalog.schema import Source, Spec
+from catalog.terms import Verb
 from catalog.weights import locate
+from tests.adapters.case import Case, Payload
 
-LOAD: dict[str, Any] = {"dtype": "float32"}
-BAD_LOAD: dict[str, Any] = {"dtyp": "float32"}
-UNREADABLE: list[object] = [None, 7, "half \ud83d pair"]
+TEXTS = [
+    "short",
+    "A sentence of some ordinary words.",
+    "Der Vertrag endet am 31. März, sofern er nicht verlängert wird.",
+    "日本語の文章もある。",
+    "emoji 👩‍👩‍👧 and accents e\u0301 ﬁ",
+    "punctuation, only: (some) [more] {and} <less>!",
+    "\n\ttabs and\nlines\r\n",
+    "a longer passage about ships and harbours, " * 4,
+    "numbers 1 2 3.14 1e-9 0xff",
+    "the very last text of this list",
+]
 
 
 def model() -> tuple[Spec, Path | None]:
@@ -23,23 +32,26 @@ def model() -> tuple[Spec, Path | None]:
     return packaged, locate(packaged)
 
 
-def texts() -> list[str]:
-    return [
-        "short",
-        "A sentence of some ordinary words.",
-        "Der Vertrag endet am 31. März, sofern er nicht verlängert wird.",
-        "日本語の文章もある。",
-        "emoji 👩‍👩‍👧 and accents e\u0301 ﬁ",
-        "punctuation, only: (some) [more] {and} <less>!",
-        "\n\ttabs and\nlines\r\n",
-        "a longer passage about ships and harbours, " * 4,
-        "numbers 1 2 3.14 1e-9 0xff",
-        "the very last text of this list",
-    ]
+def items() -> list[Payload]:
+    return [{"text": text} for text in TEXTS]
 
 
-def reference(folder: Path | None, texts: list[str], device: str) -> NDArray[np.float32] | None:
+def reference(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
     from sentence_transformers import SentenceTransformer
 
     library = SentenceTransformer(str(folder), device=device, local_files_only=True)
-    return np.asarray(library.encode(texts, batch_size=4), dtype=np.float32)
+    return [{"dense": vector} for vector in library.encode([item["text"] for item in items], batch_size=4)]
+
+
+CASES = [
+    Case(
+        name="encode",
+        model=model,
+        verb=Verb.ENCODE,
+        items=items,
+        load={"dtype": "float32"},
+        bad=({}, {"text": 7}, {"text": "half \ud83d pair"}),
+        reference=reference,
+        tolerance=1e-5,
+    )
+]

@@ -43,7 +43,7 @@ def wordpiece(folder: Path, *, types: bool = True, **more: Any) -> None:
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]  # the library has no types there
+    PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token="[PAD]",
         unk_token="[UNK]",
@@ -64,7 +64,7 @@ def unigram(folder: Path) -> None:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
-    PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]  # the library has no types there
+    PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         bos_token="<s>",
         eos_token="</s>",
@@ -156,7 +156,7 @@ def architecture(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     config, pooling = ARCHITECTURES[request.param]
     folder = tmp_path_factory.mktemp(request.param)
     torch.manual_seed(12)
-    model = AutoModel.from_config(config)  # type: ignore[no-untyped-call]  # the library has no types there
+    model = AutoModel.from_config(config)
     for parameter in model.parameters():
         # Weights as they begin are so small that attention changes little and a fault would not show.
         parameter.data.normal_(0.0, 0.3)

@@ -8,7 +8,8 @@ import pytest
 
 from catalog.errors import InvalidOption
 from tasks.errors import InvalidRequest, LimitExceeded
-from tasks.request import ItemRequest, JobRequest, parse_request
+from tasks.items import ItemRequest
+from tasks.request import JobRequest, parse_request
 
 PLAIN: dict[str, Any] = {"verb": "encode", "model": "m", "items": ["a"]}
 

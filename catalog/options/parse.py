@@ -1,0 +1,74 @@
+"""From what a caller sent to the options of a verb."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from catalog.errors import InvalidOption, nearest
+from catalog.options.encode import EncodeOptions, check_encode
+from catalog.options.extract import ExtractOptions, check_extract, extract_fields
+from catalog.options.generate import GenerateOptions, check_generate
+from catalog.options.score import ScoreOptions
+from catalog.schema import Spec
+from catalog.terms import Verb
+
+_BY_VERB: dict[str, type[BaseModel]] = {
+    Verb.ENCODE: EncodeOptions,
+    Verb.SCORE: ScoreOptions,
+    Verb.EXTRACT: ExtractOptions,
+    Verb.GENERATE: GenerateOptions,
+}
+
+
+def parse_options(spec: Spec, verb: Verb, run: Mapping[str, Any], sent: Mapping[str, Any]) -> BaseModel:
+    """The validated options of a request: the profile's run-time defaults overlaid with what the caller sent.
+
+    Raises InvalidOption naming the field, what is valid and, for an unknown name, the nearest valid one.
+    """
+    valid = extract_fields(spec) if verb is Verb.EXTRACT else list(_BY_VERB[verb].model_fields)
+    _check_names(verb, sent, valid)
+    try:
+        options = _BY_VERB[verb].model_validate({**run_defaults(verb, run), **sent})
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = _path(first["loc"])
+        said = first["msg"].removeprefix("Value error, ")
+        raise InvalidOption(f"Option {where!r}: {said}.", param=f"options.{where}") from error
+    match options:
+        case EncodeOptions():
+            check_encode(spec, options)
+        case ExtractOptions():
+            check_extract(spec, options)
+        case GenerateOptions():
+            check_generate(spec, options)
+    return options
+
+
+def run_defaults(verb: Verb, run: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a model's run-time defaults that are options of this verb: a model of several verbs has one set."""
+    return {name: value for name, value in run.items() if name in _BY_VERB[verb].model_fields}
+
+
+def check_names(verb: str, sent: Mapping[str, Any]) -> None:
+    """Refuse the first name that no model of this verb takes, whatever the values are. An unknown verb passes.
+
+    Costs nothing however many names were sent. Raises InvalidOption.
+    """
+    if verb in _BY_VERB:
+        _check_names(verb, sent, list(_BY_VERB[verb].model_fields))
+
+
+def _check_names(verb: str, sent: Mapping[str, Any], valid: Sequence[str]) -> None:
+    unknown = next((name for name in sent if name not in valid), None)
+    if unknown is None:
+        return
+    hint = nearest(unknown, valid, 1)
+    advice = f"did you mean {hint[0]!r}?" if hint else f"valid options: {', '.join(valid)}."
+    raise InvalidOption(f"Unknown option {unknown[:100]!r} for {verb}; {advice}", param=f"options.{unknown[:100]}")
+
+
+def _path(location: Sequence[str | int]) -> str:
+    return ".".join(str(part) for part in location)
