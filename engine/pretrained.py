@@ -206,5 +206,5 @@ def _stream(device: str) -> torch.cuda.Stream | None:
 
     if not device.startswith("cuda"):
         return None
-    stream: torch.cuda.Stream = torch.cuda.Stream(device)
+    stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # the library has no types there
     return stream
