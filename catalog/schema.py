@@ -20,8 +20,11 @@ Milliseconds = Annotated[float, Field(ge=0, le=MOST_COEFFICIENT, allow_inf_nan=F
 """At most some hours: what is more is a slip, and would stop the scheduler's clock."""
 Unit = Literal["tokens", "pages", "tiles", "seconds"]
 """What an item's length counts: text tokens, pages of a document, tiles of an image, seconds of audio."""
-InputKind = Literal["text", "messages", "image", "audio", "document", "multivector"]
-"""What an item may hold; `messages` is a conversation, `multivector` the precomputed vectors of a text's tokens."""
+InputKind = Literal["text", "messages", "image", "audio", "document", "multivector", "entities"]
+"""What an item may hold; `messages` is a conversation, `multivector` the precomputed vectors of a text's tokens.
+
+`entities` are pieces of the item's text that were found before, for models that say what is between them.
+"""
 OutputKind = Literal["dense", "sparse", "multivector"]
 ProfileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=60)]
 

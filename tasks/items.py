@@ -2,7 +2,7 @@
 
 Bytes come as base64 in JSON and as they are in msgpack. An item that passed is a plain map (`as_payload`), which is
 what the message and the row carry and what an adapter reads:
-`{"id"?, "text"?, "messages"?, "images"?: [{"data", "format"?}], "audio"?, "document"?, "multivector"?}`.
+`{"id"?, "text"?, "messages"?, "images"?: [{"data", "format"?}], "audio"?, "document"?, "multivector"?, "entities"?}`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ MAX_ID_CHARS = 256
 MAX_IMAGES = 16
 MAX_MESSAGES = 1000
 MAX_VECTORS = 65_536
+MAX_ENTITIES = 1000
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -97,6 +98,19 @@ class Message(Strict):
     tool_call_id: Annotated[str, Field(max_length=200)] | None = None
 
 
+class KnownEntity(Strict):
+    """A piece of the item's text, in code points: what an extraction gives as an entity can be sent as it is.
+
+    `text`, if it is there, must be what the offsets say. `score` is not read.
+    """
+
+    start: Annotated[int, Field(ge=0)]
+    end: Annotated[int, Field(ge=1)]
+    label: Annotated[str, Field(max_length=1000)]
+    text: str | None = None
+    score: float | int | None = None
+
+
 class ItemRequest(Strict):
     """One input. The `id` comes back with its result; it need not be unique."""
 
@@ -109,12 +123,17 @@ class ItemRequest(Strict):
     multivector: Annotated[
         list[Annotated[list[float | int], Field(min_length=1)]] | None, Field(min_length=1, max_length=MAX_VECTORS)
     ] = None
+    entities: Annotated[
+        list[KnownEntity] | None, Field(max_length=MAX_ENTITIES, description="Of the text, for models of relations")
+    ] = None
 
     @model_validator(mode="after")
     def _holds_something(self) -> ItemRequest:
         held = self.kinds
         if not held:
             raise ValueError("must hold a text, messages, images, audio, a document or a multivector")
+        if self.entities is not None:
+            _check_entities(self.text, self.entities)
         if "messages" in held and len(held) > 1:
             raise ValueError("must hold messages alone: images belong inside them")
         if self.multivector is not None:
@@ -135,6 +154,7 @@ class ItemRequest(Strict):
             "audio": self.audio,
             "document": self.document,
             "multivector": self.multivector,
+            "entities": self.entities,
         }
         return tuple(kind for kind, value in found.items() if value is not None)
 
@@ -161,7 +181,21 @@ def as_payload(item: str | ItemRequest) -> dict[str, Any]:
     if item.multivector is not None:
         rows = np.asarray(item.multivector, dtype="<f4")
         found["multivector"] = {"num_tokens": rows.shape[0], "token_dims": rows.shape[1], "values": rows.tobytes()}
+    if item.entities is not None:
+        found["entities"] = [{"start": one.start, "end": one.end, "label": one.label} for one in item.entities]
     return found
+
+
+def _check_entities(text: str | None, entities: list[KnownEntity]) -> None:
+    if text is None:
+        raise ValueError("must hold the text that its 'entities' are in")
+    for index, one in enumerate(entities):
+        if not one.start < one.end <= len(text):
+            raise ValueError(
+                f"must have offsets within its {len(text)} characters in 'entities[{index}]', the end after the start"
+            )
+        if one.text is not None and one.text != text[one.start : one.end]:
+            raise ValueError(f"must have in 'entities[{index}]' the text that its offsets say")
 
 
 def _conversation(messages: list[Message]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -184,6 +184,7 @@ _NAMES: dict[InputKind, str] = {
     "audio": "audio",
     "document": "a document",
     "multivector": "a multivector",
+    "entities": "entities",
 }
 
 
