@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from tasks import keys
-from tasks.notices import Change, Reply, unpack_changes, unpack_replies
+from tasks.notices import Change, Piece, Reply, unpack_changes, unpack_pieces, unpack_replies
 
 log = logging.getLogger(__name__)
 
@@ -26,10 +26,13 @@ FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
 
 
+_PIECES = keys.PIECES.encode()
+
+
 class Link:
     """Calls back from the event loop; callbacks must return at once.
 
-    `up` is called after each (re)connect, once both channels are subscribed: read then what may have been missed.
+    `up` is called after each (re)connect, once all channels are subscribed: read then what may have been missed.
     `down` is called when a link is lost, and `away` after each try to have one with the seconds that there was none
     since the last call. A message that cannot be read is logged and passed over.
     """
@@ -41,6 +44,7 @@ class Link:
         *,
         replies: Callable[[Sequence[Reply]], None],
         changes: Callable[[Sequence[Change]], None],
+        pieces: Callable[[Sequence[Piece]], None] = lambda _: None,
         up: Callable[[], None],
         down: Callable[[], None],
         away: Callable[[float], None] = lambda _: None,
@@ -58,6 +62,7 @@ class Link:
         self._own = keys.reply(instance).encode()
         self._on_replies = replies
         self._on_changes = changes
+        self._on_pieces = pieces
         self._on_up = up
         self._on_down = down
         self._on_away = away
@@ -119,10 +124,10 @@ class Link:
         return now
 
     async def _subscribe(self, pubsub: PubSub) -> None:
-        await pubsub.subscribe(keys.CHANGES, self._own)
+        await pubsub.subscribe(keys.CHANGES, keys.PIECES, self._own)
         confirmed = 0
         async with asyncio.timeout(PING_S):
-            while confirmed < 2:
+            while confirmed < 3:
                 message = await pubsub.get_message(timeout=None)
                 if message is not None and message["type"] == "subscribe":
                     confirmed += 1
@@ -150,6 +155,8 @@ class Link:
         try:
             if message["channel"] == self._own:
                 self._on_replies(unpack_replies(message["data"]))
+            elif message["channel"] == _PIECES:
+                self._on_pieces(unpack_pieces(message["data"]))
             else:
                 self._on_changes(unpack_changes(message["data"]))
         except Exception:

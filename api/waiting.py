@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum, auto
@@ -22,12 +23,15 @@ from tasks.db import AsyncDatabase
 from tasks.errors import TaskError
 from tasks.jobs import Job, State
 from tasks.messages import Submission
-from tasks.notices import Change, Reply
+from tasks.notices import Change, Piece, Reply
 from tasks.store import read
 
 log = logging.getLogger(__name__)
 
 REREAD_S = 2.0
+
+MOST_PIECES = 1024
+"""Pieces of texts that wait for one slow caller."""
 
 
 class Nudge(Enum):
@@ -41,6 +45,8 @@ class Nudge(Enum):
     """The caller has left."""
     CLOSING = auto()
     """This process is about to end."""
+    SAID = auto()
+    """There is more of a text: take it from `Waiter.take`."""
 
 
 Signal = Reply | Change | Nudge
@@ -48,7 +54,7 @@ Signal = Reply | Change | Nudge
 
 def is_over(signal: Signal) -> bool:
     """Whether the wait ends with this signal, whatever has become of the job."""
-    return isinstance(signal, Nudge) and signal is not Nudge.LOOK
+    return signal in (Nudge.TIMEOUT, Nudge.GONE, Nudge.CLOSING)
 
 
 def _weight(signal: Signal | None) -> int:
@@ -59,16 +65,23 @@ def _weight(signal: Signal | None) -> int:
 
 
 class Waiter:
-    """One caller's interest in one job. `direct` is the job's submission for as long as it has no row."""
+    """One caller's interest in one job. `direct` is the job's submission for as long as it has no row.
 
-    __slots__ = ("_future", "_pending", "direct", "ends_only", "id", "seen", "since")
+    One that `follows` hears of texts as they grow, besides.
+    """
 
-    def __init__(self, id_: UUID, *, direct: Submission | None, ends_only: bool, since: float) -> None:
+    __slots__ = ("_future", "_pending", "_said", "direct", "ends_only", "follows", "id", "seen", "since")
+
+    def __init__(
+        self, id_: UUID, *, direct: Submission | None, ends_only: bool, since: float, follows: bool = False
+    ) -> None:
         self.id = id_
         self.direct = direct
         self.ends_only = ends_only
         self.seen = 0
         self.since = since
+        self.follows = follows
+        self._said: deque[Piece] = deque(maxlen=MOST_PIECES)
         self._pending: Signal | None = None
         self._future: asyncio.Future[None] | None = None
 
@@ -79,12 +92,26 @@ class Waiter:
         """
         if _weight(signal) >= _weight(self._pending):
             self._pending = signal
+        self._wake()
+
+    def add(self, piece: Piece) -> None:
+        """More of a text. Of too many that are not taken the oldest go, and are made good later."""
+        self._said.append(piece)
+        self._wake()
+
+    def take(self) -> list[Piece]:
+        """What has been said since the last call."""
+        said = list(self._said)
+        self._said.clear()
+        return said
+
+    def _wake(self) -> None:
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
     async def next(self, until: float) -> Signal:
-        """The next signal, at latest TIMEOUT at `until` on the loop's clock."""
-        while self._pending is None:
+        """The next signal, at latest TIMEOUT at `until` on the loop's clock; what was said before anything else."""
+        while self._pending is None and not self._said:
             loop = asyncio.get_running_loop()
             self._future = loop.create_future()
             timer = loop.call_at(until, self.notify, Nudge.TIMEOUT)
@@ -93,6 +120,8 @@ class Waiter:
             finally:
                 timer.cancel()
                 self._future = None
+        if self._said or self._pending is None:
+            return Nudge.SAID
         signal, self._pending = self._pending, None
         return signal
 
@@ -118,10 +147,12 @@ class Waiting:
         return self._closing
 
     @contextmanager
-    def open(self, id_: UUID, *, direct: Submission | None = None, ends_only: bool = True) -> Iterator[Waiter]:
+    def open(
+        self, id_: UUID, *, direct: Submission | None = None, ends_only: bool = True, follows: bool = False
+    ) -> Iterator[Waiter]:
         """A waiter that hears of the job inside the block. Open it before you publish the job or read its row."""
         loop = asyncio.get_running_loop()
-        waiter = Waiter(id_, direct=direct, ends_only=ends_only, since=loop.time())
+        waiter = Waiter(id_, direct=direct, ends_only=ends_only, since=loop.time(), follows=follows)
         self._waiters.setdefault(id_, []).append(waiter)
         if self._closing:
             waiter.notify(Nudge.CLOSING)
@@ -150,6 +181,15 @@ class Waiting:
             for waiter in self._waiters.get(change.id, ()):
                 if not waiter.ends_only or State(change.state).final:
                     waiter.notify(change)
+
+    def on_pieces(self, pieces: Sequence[Piece]) -> None:
+        """Some texts have grown, anywhere."""
+        if not self._waiters:
+            return
+        for piece in pieces:
+            for waiter in self._waiters.get(piece.id, ()):
+                if waiter.follows:
+                    waiter.add(piece)
 
     def on_up(self) -> None:
         """The link is back: what happened meanwhile was not heard."""

@@ -22,7 +22,7 @@ from engine.means import Means
 from engine.passes import Lesson, PassRan
 from engine.scheduler import Scheduler
 from engine.seats import Claim, claim
-from engine.stepping import LEAST_READ, Sitting, StepCost, StepLimits, StepPlan, lessons, plan_step
+from engine.stepping import LEAST_READ, Sitting, StepCost, StepLimits, StepPlan, lessons, new_pieces, plan_step
 from engine.steprunner import Stepped, run_step
 from engine.types import Batch, Finished
 
@@ -218,6 +218,8 @@ class Sessions:
                 teaches=teaches if came.clean else (),
             )
             means.passes.add(ran, means.roster[session.model].spec)
+        if pieces := new_pieces(plan.sittings):
+            means.listener.said(pieces)
         means.listener.batch_ended(run.batch, [sitting.seat.entry for sitting in over])
         means.tell(done)
 

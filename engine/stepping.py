@@ -16,6 +16,7 @@ from engine.adapters.base import Part, TokenSequence
 from engine.costs import Pass
 from engine.passes import Lesson
 from engine.seats import Seat
+from engine.types import Piece
 
 LEAST_READ = 16
 """Tokens of a prompt that a step reads at least, so that reading ends however dear it is."""
@@ -71,12 +72,16 @@ class StepLimits:
 
 @dataclass(slots=True)
 class Sitting:
-    """A sequence with its seat. `cache` is what it was lent for all its tokens, `turn` the last step that it was in."""
+    """A sequence with its seat. `cache` is what it was lent for all its tokens, `turn` the last step that it was in.
+
+    `told` is how much of its text the listener has heard.
+    """
 
     sequence: TokenSequence
     seat: Seat
     cache: int = 0
     turn: int = 0
+    told: int = 0
 
     @property
     def alone(self) -> bool:
@@ -157,6 +162,17 @@ def lessons(plan: StepPlan, cost: StepCost) -> list[Lesson]:
         ms = cost.step.base + sum(map(cost.making, makes))
         found.append(Lesson(Pass.STEP, [one.read + one.made for one in makes], part=ms / plan.cost_ms))
     return found if len(found) > 1 else [replace(one, part=1.0) for one in found]
+
+
+def new_pieces(sittings: Sequence[Sitting]) -> list[Piece]:
+    """What these sequences have said since they were last asked, of those that are to be told as they come."""
+    pieces = []
+    for sitting in sittings:
+        said, entry = sitting.sequence.said, sitting.seat.entry
+        if len(said) > sitting.told and getattr(entry.work.options, "stream", False):
+            pieces.append(Piece(entry.work.id, entry.item.index, sitting.told, said[sitting.told :]))
+            sitting.told = len(said)
+    return pieces
 
 
 def _read(sequence: TokenSequence, cost: StepCost, left_ms: float, room: float, *, must: bool) -> int:

@@ -142,6 +142,16 @@ class Finished:
     finished: float
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """More of an item's text, before its end: `text` begins at character `start` of it."""
+
+    work: str
+    index: int
+    start: int
+    text: str
+
+
 class Listener(Protocol):
     """Told of what happens on the device. Called from engine threads: return at once, never raise."""
 
@@ -153,6 +163,9 @@ class Listener(Protocol):
 
         `ended` are its entries that have come to an outcome. After a step others go on in the next one.
         """
+
+    def said(self, pieces: Sequence[Piece]) -> None:
+        """A step has made more of these texts, of works whose options ask for it (`stream`)."""
 
     def load_started(self, model: str, limit_s: float) -> None:
         """A load has begun, under the same rule for `limit_s`."""

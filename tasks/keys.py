@@ -11,6 +11,9 @@ CANCELLED = "roost:cancelled"
 CHANGES = "roost:changes"
 """Channel of the changes of all jobs, one message per batch (see `tasks.notices`)."""
 
+PIECES = "roost:pieces"
+"""Channel of texts that are being generated, of jobs that ask for it (see `tasks.notices`)."""
+
 WORKERS = "roost:workers"
 """Hash of worker name → msgpack heartbeat (see `tasks.child.heartbeat`), each with its own time inside."""
 

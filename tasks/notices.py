@@ -1,9 +1,9 @@
 """What the engine child publishes after a commit, and what the API processes read.
 
-Two kinds, both one message per batch. A *change* goes to every API process: enough to wake long polls and event
+Three kinds, each one message per batch. A *change* goes to every API process: enough to wake long polls and event
 streams, which then read the row. A *reply* goes to the one process whose callers wait for these jobs: enough to answer
 without the database. Both are hints: a lost one costs a wait, never a result, since waiters read the row after each
-reconnect.
+reconnect. A *piece* goes to every API process too, before its job ends: more of a text that is being generated.
 """
 
 from __future__ import annotations
@@ -49,6 +49,26 @@ class Reply:
     has_result: bool
     timings: Mapping[str, float] = field(default_factory=dict)
     usage: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """More of the text of one item: `text` begins at character `start` of it. One that was lost is made good later."""
+
+    id: UUID
+    item: int
+    start: int
+    text: str
+
+
+def pack_pieces(pieces: Sequence[Piece]) -> bytes:
+    """One message for the channel `keys.PIECES`."""
+    return bytes(msgpack.packb([(p.id.bytes, p.item, p.start, p.text) for p in pieces]))
+
+
+def unpack_pieces(data: bytes) -> list[Piece]:
+    """The pieces of one message."""
+    return [Piece(UUID(bytes=raw), *rest) for raw, *rest in msgpack.unpackb(data)]
 
 
 def pack_changes(changes: Sequence[Change]) -> bytes:

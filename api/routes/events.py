@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header
 from fastapi.sse import EventSourceResponse, ServerSentEvent
@@ -15,12 +15,14 @@ from api.media import dumps
 from api.render import job_object
 from api.routes.jobs import JobId, job_id
 from api.routes.replies import errors
-from api.services import services
-from api.waiting import is_over
-from tasks.errors import InvalidRequest, JobNotFound, StoreUnavailable
+from api.services import Services, services
+from api.texts import Delta, Texts
+from api.waiting import Nudge, is_over
+from tasks.errors import InvalidRequest, JobNotFound, ResultExpired, StoreUnavailable
 from tasks.jobs import Job, State
 from tasks.notices import Change
 from tasks.prepare import CALLER
+from tasks.results import unpack_rows
 from tasks.store import read
 
 router = APIRouter(tags=["jobs"])
@@ -77,18 +79,28 @@ async def events(
 
     An event's name is the state, its id the version of the job's row, its data the job. These are states, not a log:
     states that were passed while nobody looked are not told. `progress` says how many items of a running job are done.
+    Of a job with the option `stream`, `delta` brings more of an item's text: `text` belongs at character `start`. All
+    of a text has come before the last event. After a reconnect texts come from their beginning again.
     """
     it = services(request)
     until = asyncio.get_running_loop().time() + LONGEST_S
-    with it.waiting.open(job.id, ends_only=False) as waiter:
+    texts = Texts() if job.options.get("stream") is True else None
+    with it.waiting.open(job.id, ends_only=False, follows=texts is not None) as waiter:
         now = await it.database.run(read.job, job.id, CALLER)
         while True:
             if now is not None and now.version > seen:
+                if texts is not None and now.state is State.SUCCEEDED:
+                    for delta in texts.rest(await _rows(it, job)):
+                        yield said(job, delta)
                 seen = waiter.seen = now.version
                 yield event(now.state.value, now)
             if now is None or now.state.final:
                 return
             signal = await waiter.next(until)
+            while signal is Nudge.SAID:
+                for delta in texts.more(waiter.take()) if texts is not None else ():
+                    yield said(job, delta)
+                signal = await waiter.next(until)
             if is_over(signal):
                 return
             if isinstance(signal, Change) and signal.version <= seen:
@@ -101,6 +113,21 @@ async def events(
                 return
 
 
+async def _rows(it: Services, job: Job) -> list[dict[str, Any]]:
+    """The rows of an ended job's result; none if it is gone or the database is away."""
+    try:
+        found = await it.database.run(read.result, job.id, CALLER)
+    except (JobNotFound, ResultExpired, StoreUnavailable):
+        return []
+    return [] if found.rows is None else unpack_rows(found.rows)
+
+
 def event(name: str, job: Job, **more: int) -> ServerSentEvent:
     """One event of the stream."""
     return ServerSentEvent(event=name, id=str(job.version), raw_data=dumps({**job_object(job), **more}).decode())
+
+
+def said(job: Job, delta: Delta) -> ServerSentEvent:
+    """One event with more of a text; without an id, so that Last-Event-ID stays the job's version."""
+    body = {"id": str(job.id), "item": delta.item, "start": delta.start, "text": delta.text}
+    return ServerSentEvent(event="delta", raw_data=dumps(body).decode())

@@ -122,7 +122,8 @@ class TokenSequence:
     """One item that is being generated. A family subclasses it to keep what it needs, its cache among it.
 
     `prompt` counts the prompt's tokens, `read` those that the model has read, `made` the new tokens, `most` how many
-    there may be. The adapter keeps `read` and `made` true as it steps.
+    there may be. `said` is the text so far that will not change; it only grows. The adapter keeps these true as it
+    steps.
     """
 
     def __init__(self, entry: Entry, prompt: int, most: int) -> None:
@@ -131,6 +132,7 @@ class TokenSequence:
         self.most = most
         self.read = 0
         self.made = 0
+        self.said = ""
 
     @property
     def unread(self) -> int:

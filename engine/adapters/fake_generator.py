@@ -140,6 +140,7 @@ class FakeGeneratorAdapter(StepAdapter):
         if sequence.made < sequence.length:
             sequence.words.append(f"{_hash(sequence.text, sequence.made):04x}")
             sequence.made += 1
+            sequence.said = " ".join(sequence.words)
         if sequence.made < sequence.length:
             return None
         finish = "length" if sequence.made == sequence.most else "stop"

@@ -32,6 +32,7 @@ from tasks.child.receiver import Receiver
 from tasks.child.repertoire import Repertoire
 from tasks.child.reporter import Reporter
 from tasks.child.tally import Tally
+from tasks.child.teller import Teller
 from tasks.child.wakes import Wakes
 from tasks.db import Database
 from tasks.settings import Settings
@@ -79,6 +80,7 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
         taken=receiver.cancel,
     )
     reporter.marker = marker
+    reporter.teller = teller = Teller(wakes)
     limits = Limits(settings.max_attempts, settings.max_deliveries)
     claimer = Claimer(
         database, worker=worker, limits=limits, admit=receiver.admit, drop=reporter.dropped, changed=wakes.changed
@@ -96,7 +98,7 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
     )
 
     engine.start()
-    for thread in (keeper, committer, marker, claimer, heartbeat):
+    for thread in (keeper, committer, marker, teller, claimer, heartbeat):
         thread.start()
     # What lives as long as the process is not worth looking at in each collection.
     gc.collect()

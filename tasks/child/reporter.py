@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from catalog.errors import RoostError
 from engine.errors import EngineError
-from engine.types import Batch, Entry, Finished
+from engine.types import Batch, Entry, Finished, Piece
 from tasks.child.committer import Committer, Ending
 from tasks.child.completion import of_error, of_finished
 from tasks.child.hand import Hand, Held
 from tasks.child.marker import Marker
 from tasks.child.tally import Tally
+from tasks.child.teller import Teller
 
 
 class Reporter:
@@ -38,6 +39,7 @@ class Reporter:
         self._max_attempts = max_attempts
         self._clock = clock
         self.marker: Marker | None = None
+        self.teller: Teller | None = None
 
     def batch_started(self, batch: Batch, limit_s: float) -> None:
         """Tell the parent, so that it kills us if we hang, and mark what must be marked."""
@@ -55,6 +57,11 @@ class Reporter:
         unfinished = self._hand.ran(Counter(entry.work.id for entry in ended))
         if unfinished and self.marker is not None:
             self.marker.progressed(unfinished)
+
+    def said(self, pieces: Sequence[Piece]) -> None:
+        """Tell more of these texts to those who follow their jobs."""
+        if self.teller is not None:
+            self.teller.put(pieces)
 
     def load_started(self, model: str, limit_s: float) -> None:
         """Tell the parent, so that it kills us if the load hangs."""
@@ -95,10 +102,16 @@ class Reporter:
 
     def committed(self, report: Sequence[tuple[str, str, float, str | None]]) -> None:
         """The committer's word that these are written: forget them and let the parent ack."""
-        self._hand.drop(key for key, *_ in report)
+        gone = [key for key, *_ in report]
+        self._forget(gone)
         self._send("done", [list(row) for row in report])
 
     def dropped(self, keys: Sequence[str]) -> None:
         """These will not run: cancelled, ended elsewhere or held by a newer delivery. The parent acks them."""
-        self._hand.drop(keys)
+        self._forget(keys)
         self._send("done", [[key, "dropped", 0.0, None] for key in keys])
+
+    def _forget(self, keys: Sequence[str]) -> None:
+        self._hand.drop(keys)
+        if self.teller is not None:
+            self.teller.forget(keys)

@@ -9,7 +9,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from tasks import keys
-from tasks.notices import Change, Reply, pack_changes, pack_replies
+from tasks.notices import Change, Piece, Reply, pack_changes, pack_pieces, pack_replies
 
 log = logging.getLogger(__name__)
 
@@ -32,3 +32,10 @@ class Wakes:
             pipe.execute()
         except (RedisError, OSError) as error:
             log.warning("waiters of %d jobs could not be woken: %s", len(changes), type(error).__name__)
+
+    def said(self, pieces: Sequence[Piece]) -> None:
+        """Tell more of texts that are being generated."""
+        try:
+            self._redis.publish(keys.PIECES, pack_pieces(pieces))
+        except (RedisError, OSError) as error:
+            log.warning("%d pieces of texts could not be told: %s", len(pieces), type(error).__name__)

@@ -19,7 +19,7 @@ from catalog.terms import Lane, Verb
 from engine.device import choose_device
 from engine.engine import Engine, EngineLimits
 from engine.errors import EngineError
-from engine.types import Batch, Entry, Finished, Item, Output, Work
+from engine.types import Batch, Entry, Finished, Item, Output, Piece, Work
 from tests.bench.jobs import FAKE
 
 PATIENCE_S = 30.0
@@ -48,6 +48,9 @@ class Waiter:
         """Nothing to do."""
 
     def batch_ended(self, batch: Batch, ended: Sequence[Entry]) -> None:
+        """Nothing to do."""
+
+    def said(self, pieces: Sequence[Piece]) -> None:
         """Nothing to do."""
 
     def load_started(self, model: str, limit_s: float) -> None:

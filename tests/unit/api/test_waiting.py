@@ -6,11 +6,11 @@ from uuid import UUID, uuid4
 import pytest
 
 from api.leaving import Leaving
-from api.waiting import Nudge, Waiting
+from api.waiting import MOST_PIECES, Nudge, Waiting
 from tasks.db import AsyncDatabase
 from tasks.jobs import Job
 from tasks.messages import Submission
-from tasks.notices import Change, Reply
+from tasks.notices import Change, Piece, Reply
 
 
 def reply(id_: UUID) -> Reply:
@@ -144,3 +144,34 @@ async def test_a_caller_that_stays_is_not_told_gone(waiting: Waiting) -> None:
     with waiting.open(uuid4()) as waiter, Leaving(receive, waiter):
         await asyncio.wait_for(asked.wait(), 5)
         assert await waiter.next(soon(0)) is Nudge.TIMEOUT
+
+
+async def test_who_follows_hears_what_is_said_before_what_changed(waiting: Waiting) -> None:
+    id_ = uuid4()
+    with waiting.open(id_, ends_only=False, follows=True) as waiter:
+        waiting.on_pieces([Piece(id_, 0, 0, "one"), Piece(uuid4(), 0, 0, "another's")])
+        waiting.on_changes([Change(id_, "succeeded", 2)])
+        assert await waiter.next(soon()) is Nudge.SAID
+        assert waiter.take() == [Piece(id_, 0, 0, "one")]
+        assert await waiter.next(soon()) == Change(id_, "succeeded", 2)
+
+
+async def test_what_is_said_wakes_who_waits(waiting: Waiting) -> None:
+    id_ = uuid4()
+    with waiting.open(id_, follows=True) as waiter:
+        asyncio.get_running_loop().call_soon(waiting.on_pieces, [Piece(id_, 0, 0, "one")])
+        assert await waiter.next(soon()) is Nudge.SAID
+
+
+async def test_who_does_not_follow_hears_nothing_of_texts(waiting: Waiting) -> None:
+    id_ = uuid4()
+    with waiting.open(id_, ends_only=False) as waiter:
+        waiting.on_pieces([Piece(id_, 0, 0, "one")])
+        assert await waiter.next(soon(0.01)) is Nudge.TIMEOUT
+
+
+async def test_a_slow_caller_holds_so_many_pieces_and_no_more(waiting: Waiting) -> None:
+    id_ = uuid4()
+    with waiting.open(id_, follows=True) as waiter:
+        waiting.on_pieces([Piece(id_, 0, n, "x") for n in range(MOST_PIECES + 5)])
+        assert [piece.start for piece in waiter.take()] == list(range(5, MOST_PIECES + 5))

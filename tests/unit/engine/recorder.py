@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from engine.errors import EngineError
-from engine.types import Batch, Entry, Finished, Work
+from engine.types import Batch, Entry, Finished, Piece, Work
 
 PATIENCE_S = 10.0
 """How long a test waits for what must happen; far more than it takes."""
@@ -22,6 +22,7 @@ class Recorder:
         self.started: list[Batch] = []
         self.ended: list[Batch] = []
         self.outcomes = 0
+        self.pieces: list[list[Piece]] = []
         self.loading: list[str] = []
         self.loaded: list[str] = []
         self.limits: list[float] = []
@@ -45,6 +46,9 @@ class Recorder:
     def batch_ended(self, batch: Batch, ended: Sequence[Entry]) -> None:
         self.outcomes += len(ended)
         self._note(self.ended, batch)
+
+    def said(self, pieces: Sequence[Piece]) -> None:
+        self._note(self.pieces, list(pieces))
 
     def load_started(self, model: str, limit_s: float) -> None:
         self.limits.append(limit_s)
