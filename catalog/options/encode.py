@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
@@ -23,6 +24,10 @@ class OutputDtype(StrEnum):
     UBINARY = "ubinary"
 
 
+_DTYPES = {"sparse": ("float32", "float16"), "multivector": ("float32", "float16", "int8")}
+"""How vectors that are not dense may be written; see `engine.sparse` and `engine.multivectors`."""
+
+
 class OutputType(StrEnum):
     """Which kinds of vectors a model can give of one input."""
 
@@ -35,9 +40,11 @@ class EncodeOptions(Options):
     """Options of `encode`.
 
     `output_types` chooses among what the model gives; left out, it is the first of them. `prompt` names one of the
-    model's own prompts, `is_query` the one for queries where it has such; `instruction` is free text put before each
-    text; only one of the three may be given. `truncate=false` refuses a text longer than the model reads instead of
-    cutting it. `dimensions` asks for a shorter (Matryoshka) vector.
+    model's own prompts. `is_query` says which side of a search an item is on: the model's prompt for queries or the one
+    for documents is put before it, where it has such. `instruction` is free text put before each text in place of
+    either. `truncate=false` refuses a text longer than the model reads instead of cutting it. `dimensions` asks for a
+    shorter (Matryoshka) vector. `normalize` and `dimensions` are for dense vectors, and so are the integers and bits of
+    `output_dtype`, but for the int8 of a multivector.
     """
 
     normalize: bool = True
@@ -63,7 +70,13 @@ class EncodeOptions(Options):
             return self.instruction
         if self.prompt is not None:
             return facts.prompts[self.prompt]
-        return facts.prompts.get("query", "") if self.is_query else ""
+        return side_prompt(facts.prompts, is_query=self.is_query) or ""
+
+
+def side_prompt(prompts: Mapping[str, str | None], *, is_query: bool) -> str | None:
+    """The prompt for queries or for documents among a model's own, as sentence-transformers finds it; None without."""
+    names = ("query",) if is_query else ("document", "passage", "corpus")
+    return next((prompts[name] for name in names if prompts.get(name) is not None), None)
 
 
 def check_encode(spec: Spec, options: EncodeOptions) -> None:
@@ -86,6 +99,12 @@ def check_encode(spec: Spec, options: EncodeOptions) -> None:
                 param="options.output_types",
             )
     _check_dimensions(spec, facts, options)
+    for output in options.outputs(facts):
+        if output in _DTYPES and options.output_dtype not in _DTYPES[output]:
+            raise InvalidOption(
+                f"A {output} vector is {' or '.join(_DTYPES[output])}, not {options.output_dtype.value}.",
+                param="options.output_dtype",
+            )
 
 
 def _check_dimensions(spec: Spec, facts: EncodeFacts, options: EncodeOptions) -> None:

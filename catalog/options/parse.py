@@ -11,7 +11,7 @@ from catalog.errors import InvalidOption, nearest
 from catalog.options.encode import EncodeOptions, check_encode
 from catalog.options.extract import ExtractOptions, check_extract, extract_fields
 from catalog.options.generate import GenerateOptions, check_generate
-from catalog.options.score import ScoreOptions
+from catalog.options.score import ScoreOptions, check_score
 from catalog.schema import Spec
 from catalog.terms import Verb
 
@@ -40,6 +40,8 @@ def parse_options(spec: Spec, verb: Verb, run: Mapping[str, Any], sent: Mapping[
     match options:
         case EncodeOptions():
             check_encode(spec, options)
+        case ScoreOptions():
+            check_score(spec, options)
         case ExtractOptions():
             check_extract(spec, options)
         case GenerateOptions():
