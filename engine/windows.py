@@ -58,12 +58,20 @@ def cut(offsets: Sequence[tuple[int, int]], length: int, most: int, overlap: int
     count = max(1, -(-(units - overlap) // (most - overlap)))
     size = -(-(units + (count - 1) * overlap) // count)
     bounds = [(i * (size - overlap), min(units, i * (size - overlap) + size)) for i in range(count)]
+    return bounded(offsets, length, bounds)
+
+
+def bounded(offsets: Sequence[tuple[int, int]], length: int, bounds: Sequence[tuple[int, int]]) -> list[Window]:
+    """The windows that have the units of `bounds`, each its first and the one after its last; in the text's order.
+
+    The bounds cover all units, and each begins and ends after the one before.
+    """
     starts = [0, *(offsets[first][0] for first, _ in bounds[1:])]
     ends = [*(offsets[stop - 1][1] for _, stop in bounds[:-1]), length]
     halves = [(start + end) / 2 for start, end in zip(starts[1:], ends[:-1], strict=True)]
     owned = zip([float("-inf"), *halves], [*halves, float("inf")], strict=True)
     return [
-        Window(first, stop, start, end, own_start, own_end, index > 0, index < count - 1)
+        Window(first, stop, start, end, own_start, own_end, index > 0, index < len(bounds) - 1)
         for index, ((first, stop), start, end, (own_start, own_end)) in enumerate(
             zip(bounds, starts, ends, owned, strict=True)
         )
