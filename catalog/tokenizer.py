@@ -36,6 +36,22 @@ class Tokens:
     first: int
     last: int
 
+    @property
+    def body(self) -> list[int]:
+        """The text's own tokens."""
+        return self.ids[self.first : len(self.ids) - self.last]
+
+    def part(self, start: int, stop: int) -> Tokens:
+        """The text's own tokens from `start` up to `stop`, in the same template."""
+        end = len(self.ids) - self.last
+        keep = slice(self.first + start, min(self.first + stop, end))
+        return Tokens(
+            self.ids[: self.first] + self.ids[keep] + self.ids[end:],
+            self.type_ids[: self.first] + self.type_ids[keep] + self.type_ids[end:],
+            self.first,
+            self.last,
+        )
+
     def cut(self, longest: int, *, keep_end: bool = False) -> Tokens:
         """At most `longest` tokens: the template and the beginning of the text, or its end if `keep_end`."""
         if len(self.ids) <= longest:
@@ -49,6 +65,33 @@ class Tokens:
             self.first,
             self.last,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PairTemplate:
+    """The control tokens before, between and after two texts, each with its type, and the type of each text's own."""
+
+    first: tuple[tuple[int, int], ...]
+    between: tuple[tuple[int, int], ...]
+    last: tuple[tuple[int, int], ...]
+    types: tuple[int, int]
+
+    @property
+    def size(self) -> int:
+        """How many control tokens a pair has."""
+        return len(self.first) + len(self.between) + len(self.last)
+
+    def around(self, one: Sequence[int], other: Sequence[int]) -> Tokens:
+        """Two texts' own tokens as one input of the model."""
+        pieces = [
+            *self.first,
+            *((index, self.types[0]) for index in one),
+            *self.between,
+            *((index, self.types[1]) for index in other),
+            *self.last,
+        ]
+        ids, types = [index for index, _ in pieces], [kind for _, kind in pieces]
+        return Tokens(ids, types, len(self.first), len(self.last))
 
 
 class PlainTokenizer:
@@ -100,6 +143,38 @@ class PlainTokenizer:
     def count(self, texts: Sequence[str]) -> list[int]:
         """How many tokens each text has, control tokens included. Raises TypeError as `encode` does."""
         return [self._count(encoding) for encoding in self._tokenizer.encode_batch_fast(texts)]
+
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[Tokens, list[tuple[int, int]]]]:
+        """Each text as `encode` gives it, and what code points each of its own tokens came from."""
+        return [(self._tokens(encoding), self._offsets(encoding)) for encoding in self._tokenizer.encode_batch(texts)]
+
+    def pair_template(self) -> PairTemplate:
+        """What the model has around two texts that it reads together. Raises ValueError where that cannot be told."""
+        encoding = self._tokenizer.encode("a", "a")
+        owners = encoding.sequence_ids
+        pieces = list(zip(encoding.ids, encoding.type_ids, strict=True))
+        if 0 not in owners or 1 not in owners:
+            raise ValueError("the tokenizer does not tell the texts of a pair apart")
+        one, other = owners.index(0), owners.index(1)
+        end, stop = len(owners) - owners[::-1].index(0), len(owners) - owners[::-1].index(1)
+        if set(owners[one:end]) != {0} or set(owners[other:stop]) != {1}:
+            raise ValueError("the tokenizer's template has control tokens inside the text")
+        types = encoding.type_ids[one], encoding.type_ids[other]
+        return PairTemplate(tuple(pieces[:one]), tuple(pieces[end:other]), tuple(pieces[stop:]), types)
+
+    def token(self, index: int) -> str:
+        """The vocabulary's own spelling of a token; empty if there is none of this id."""
+        return self._tokenizer.id_to_token(index) or ""
+
+    @property
+    def marks_subwords(self) -> bool:
+        """Whether tokens that go on with a word begin with a prefix that says so, such as `##`."""
+        return bool(getattr(self._tokenizer.model, "continuing_subword_prefix", None))
+
+    def _offsets(self, encoding: Encoding) -> list[tuple[int, int]]:
+        stop = len(encoding.ids) - self._last
+        own = zip(encoding.ids[self._first : stop], encoding.offsets[self._first : stop], strict=True)
+        return [offsets for index, offsets in own for _ in self._spelled.get(index, (index,))]
 
     def _tokens(self, encoding: Encoding) -> Tokens:
         ids, type_ids = encoding.ids, encoding.type_ids

@@ -17,6 +17,9 @@ from catalog.tokenizer import Tokens
 
 Ids = NDArray[np.int64]
 
+_PADDING = 128
+"""Tokens of padding that are cheaper than another pass."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -86,6 +89,24 @@ def pad(rows: Sequence[Tokens], layout: Layout) -> dict[str, Ids]:
         ids[index, place], types[index, place], mask[index, place] = row.ids, row.type_ids, 1
     arrays = {"input_ids": ids, "attention_mask": mask}
     return arrays | {"token_type_ids": types} if layout.type_ids else arrays
+
+
+def alike(lengths: Sequence[int], most: int) -> list[list[int]]:
+    """Rows in passes of like lengths: the places of each pass's rows, the longest first.
+
+    A padded pass has at most `most` tokens, or one row, and little padding: no more than a quarter of it or a few
+    tokens, whichever is more.
+    """
+    found: list[list[int]] = []
+    longest = waste = 0
+    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+        count = len(found[-1]) + 1 if found else 1
+        waste += longest - lengths[place]
+        if not found or count * longest > most or waste > max(_PADDING, count * longest // 4):
+            found.append([])
+            longest, waste = lengths[place], 0
+        found[-1].append(place)
+    return found
 
 
 def trial(template: Tokens, words: Sequence[int], lengths: Sequence[int]) -> list[Tokens]:

@@ -54,7 +54,7 @@ def read_embedder(name: str, folder: Path, device: str, dtype: str, attention: s
     try:
         return _read(name, folder, device, dtype, attention, expected)
     except Exception as error:
-        raise _classified(name, error) from error
+        raise classified(name, error) from error
 
 
 def _refuse_unsafe(name: str, folder: Path) -> None:
@@ -134,8 +134,8 @@ def _read(name: str, folder: Path, device: str, dtype: str, attention: str, expe
         keep_end=tokenizer.truncation_side == "left",
         skips_prompt=any(isinstance(step, Pooling) and not step.include_prompt for step in steps),
         prefix=(model.prompts or {}).get(model.default_prompt_name or "") or "",
-        positions=_positions(first.model),
-        lock=threading.Lock() if _rescales(first.model.config) else nullcontext(),
+        positions=positions(first.model),
+        lock=threading.Lock() if rescales(first.model.config) else nullcontext(),
         stream=_stream(device),
     )
 
@@ -157,7 +157,7 @@ def _own_memory(model: SentenceTransformer) -> None:
         parameter.data = parameter.data.clone()
 
 
-def _positions(model: torch.nn.Module) -> int:
+def positions(model: torch.nn.Module) -> int:
     """How many tokens the model has positions for: by its table of positions, whose first rows may be padding's."""
     for path, module in model.named_modules():
         if path.endswith("position_embeddings") and hasattr(module, "num_embeddings"):
@@ -182,12 +182,12 @@ def _words(tokenizer: Any) -> tuple[int, ...]:
     return tuple(found or range(size))
 
 
-def _rescales(config: object) -> bool:
+def rescales(config: object) -> bool:
     """Whether the model keeps rotary frequencies that it changes by the length of each batch."""
     return any(kind in str(getattr(config, "rope_parameters", None)) for kind in ("dynamic", "longrope"))
 
 
-def _classified(name: str, error: Exception) -> Exception:
+def classified(name: str, error: Exception) -> Exception:
     """The error as LoadFailed. The libraries say in words only what kind of failure it was."""
     if not isinstance(error, ValueError | OSError | RuntimeError):
         return load_failure(name, error)
