@@ -144,8 +144,9 @@ class FakeGeneratorAdapter(StepAdapter):
         if sequence.made < sequence.length:
             return None
         finish = "length" if sequence.made == sequence.most else "stop"
-        fields = {"text": " ".join(sequence.words), "finish": finish}
-        return Output(fields, tokens=sequence.prompt + sequence.made)
+        fields = {"text": sequence.said, "finish_reason": finish}
+        usage = {"prompt_tokens": sequence.prompt, "completion_tokens": sequence.made}
+        return Output(fields, tokens=sequence.prompt + sequence.made, usage=usage)
 
     def _compute(self, parts: Sequence[Part]) -> None:
         seconds = self._options.read_seconds * sum(part.read for part in parts)

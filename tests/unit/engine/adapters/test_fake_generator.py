@@ -51,6 +51,20 @@ def test_the_words_follow_from_the_prompt_alone_however_it_is_read() -> None:
     assert (len(whole.fields["text"].split()), whole.tokens) == (16, 20)
 
 
+def test_what_is_said_only_grows_and_the_text_begins_with_it() -> None:
+    generator = adapter(new_tokens=4)
+    sequence = joined(generator, "a b")
+    said, outcome = [sequence.said], generator.step([Part(sequence, 2)])[0]
+    while outcome is None:
+        said.append(sequence.said)
+        outcome = generator.step([Part(sequence)])[0]
+    assert isinstance(outcome, Output)
+    assert all(later.startswith(earlier) for earlier, later in zip(said, said[1:], strict=False))
+    assert len(set(said)) == 4
+    assert outcome.fields["text"].startswith(said[-1])
+    assert outcome.usage == {"prompt_tokens": 2, "completion_tokens": 4}
+
+
 def test_side_by_side_is_as_alone() -> None:
     generator = adapter(new_tokens=5)
     entries = tuple(entry(f"prompt {n}") for n in range(4))
@@ -61,13 +75,13 @@ def test_side_by_side_is_as_alone() -> None:
 
 def test_what_a_caller_asks_for_is_the_most_it_gets() -> None:
     output = to_the_end(adapter(), joined(adapter(), "a", max_tokens=3), [1])
-    assert (len(output.fields["text"].split()), output.fields["finish"]) == (3, "length")
+    assert (len(output.fields["text"].split()), output.fields["finish_reason"]) == (3, "length")
 
 
 def test_an_early_end_is_told() -> None:
     generator = adapter(new_tokens=30, early_end=True)
     outputs = [to_the_end(generator, joined(generator, f"p{n}"), [1]) for n in range(20)]
-    assert {output.fields["finish"] for output in outputs} == {"stop"}
+    assert {output.fields["finish_reason"] for output in outputs} == {"stop"}
     assert len({output.tokens for output in outputs}) > 5
 
 
