@@ -7,7 +7,7 @@ take them, the texts of a batch go in unpadded. Only calls import torch.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -41,11 +41,11 @@ Step = Callable[[dict[str, Any]], dict[str, Any]]
 class Embedder:
     """A model in memory and how it wants its texts.
 
-    `steps` are its modules without the Normalize ones at the end. `words` are ids of plain tokens. `prefix` is the
-    prompt it puts before a text that comes without one. `skips_prompt` tells that pooling leaves the prompt's tokens
-    out. `positions` bounds a text, 0 if nothing does. `lock` is held while it computes. `stream` is its own on a card,
-    None elsewhere. `unpadded` tells that its batches are packed, which `try_packed` has to find out first. `beside` is
-    what it holds in bytes that torch does not know of.
+    `steps` are its modules without the Normalize ones at the end. `words` are ids of plain tokens. `prompts` are those
+    that its files name, `prefix` the one that it puts before a text that comes without. `skips_prompt` tells that
+    pooling leaves the prompt's tokens out. `positions` bounds a text, 0 if nothing does. `lock` is held while it
+    computes. `stream` is its own on a card, None elsewhere. `unpadded` tells that its batches are packed, which
+    `try_packed` has to find out first. `beside` is what it holds in bytes that torch does not know of.
     """
 
     model: SentenceTransformer
@@ -55,6 +55,7 @@ class Embedder:
     words: tuple[int, ...]
     keep_end: bool
     skips_prompt: bool
+    prompts: Mapping[str, str]
     prefix: str
     positions: int
     lock: AbstractContextManager[Any]

@@ -133,6 +133,7 @@ def _read(name: str, folder: Path, device: str, dtype: str, attention: str, expe
         words=_words(tokenizer),
         keep_end=tokenizer.truncation_side == "left",
         skips_prompt=any(isinstance(step, Pooling) and not step.include_prompt for step in steps),
+        prompts={name: text for name, text in (model.prompts or {}).items() if text},
         prefix=(model.prompts or {}).get(model.default_prompt_name or "") or "",
         positions=positions(first.model),
         lock=threading.Lock() if rescales(first.model.config) else nullcontext(),

@@ -1,6 +1,6 @@
 """Run-time options of each verb, as a caller may send them. Unknown names are refused with the nearest valid one."""
 
-from catalog.options.encode import EncodeOptions, OutputDtype, OutputType
+from catalog.options.encode import EncodeOptions, OutputDtype, OutputType, side_prompt
 from catalog.options.extract import ExtractOptions
 from catalog.options.generate import GenerateOptions, Grammar
 from catalog.options.parse import check_names, parse_options, run_defaults
@@ -19,4 +19,5 @@ __all__ = [
     "check_names",
     "parse_options",
     "run_defaults",
+    "side_prompt",
 ]

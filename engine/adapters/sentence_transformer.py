@@ -18,7 +18,7 @@ from typing import Literal, TypeVar
 from pydantic import model_validator
 
 from catalog.modelfolder import model_root, read_json
-from catalog.options import EncodeOptions
+from catalog.options import EncodeOptions, side_prompt
 from catalog.schema import EncodeFacts, Spec
 from catalog.tokenizer import Tokens
 from engine.adapters.base import Adapter, LoadOptions
@@ -246,9 +246,11 @@ class SentenceTransformerAdapter(Adapter):
                 outcomes[row.place] = vector
 
     def _prefix(self, embedder: Embedder, options: EncodeOptions) -> str:
-        if options.prompt is not None:
-            return self._facts.prompts[options.prompt]
-        return embedder.prefix if options.instruction is None else options.instruction
+        """What comes before a text: what the caller chose, else the prompt of its side in the YAML or the files."""
+        if options.instruction is not None or options.prompt is not None:
+            return options.prefix(self._facts)
+        side = side_prompt({**embedder.prompts, **self._facts.prompts}, is_query=options.is_query)
+        return side or ("" if options.is_query else embedder.prefix)
 
     def _prompt_length(self, embedder: Embedder, options: EncodeOptions) -> int:
         """Tokens before the text's own, as the library counts them: the prompt's, less one at the template's end."""

@@ -1,8 +1,8 @@
-"""The family's model is MiniLM from an installed package: real weights, no network."""
+"""MiniLM from an installed package, with real weights; besides, causal embedders of random weights in their layouts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from catalog.schema import Source, Spec
 from catalog.terms import Verb
 from catalog.weights import locate
 from tests.adapters.case import Case, Payload
+from tests.small import folder
 
 TEXTS = [
     "short",
@@ -43,6 +44,41 @@ def reference(folder: Path | None, items: Sequence[Payload], device: str) -> lis
     return [{"dense": vector} for vector in library.encode([item["text"] for item in items], batch_size=4)]
 
 
+def tiny(name: str) -> Callable[[], tuple[Spec, Path | None]]:
+    """A model of random weights whose own files say what its prompts are."""
+
+    def model() -> tuple[Spec, Path | None]:
+        made = {
+            "id": f"random/{name.replace('_', '-')}",
+            "family": "sentence_transformer",
+            "source": {"path": str(folder(name))},
+            "tasks": {"encode": {"dims": 48}},
+            "parameters": 1,
+            "max_length": 128,
+        }
+        return Spec.model_validate(made), folder(name)
+
+    return model
+
+
+def queries(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+    from sentence_transformers import SentenceTransformer
+
+    library = SentenceTransformer(str(folder), device=device, local_files_only=True)
+    return [{"dense": vector} for vector in library.encode_query([item["text"] for item in items], batch_size=4)]
+
+
+def documents(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+    from sentence_transformers import SentenceTransformer
+
+    library = SentenceTransformer(str(folder), device=device, local_files_only=True)
+    return [{"dense": vector} for vector in library.encode_document([item["text"] for item in items], batch_size=4)]
+
+
+def short() -> list[Payload]:
+    return [{"text": text} for text in TEXTS if len(text) < 40]
+
+
 CASES = [
     Case(
         name="encode",
@@ -53,5 +89,22 @@ CASES = [
         bad=({}, {"text": 7}, {"text": "half \ud83d pair"}),
         reference=reference,
         tolerance=1e-5,
-    )
+    ),
+    Case(
+        name="causal-queries",
+        model=tiny("qwen3_embedding"),
+        verb=Verb.ENCODE,
+        items=short,
+        options={"is_query": True},
+        reference=queries,
+        tolerance=2e-5,
+    ),
+    Case(
+        name="gemma-documents",
+        model=tiny("gemma_embedding"),
+        verb=Verb.ENCODE,
+        items=short,
+        reference=documents,
+        tolerance=2e-5,
+    ),
 ]
