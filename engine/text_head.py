@@ -1,0 +1,192 @@
+"""Models of transformers that read texts and give logits: of the whole text, of a pair, or of each token.
+
+Tokenising is ours, so that user text is text (see `catalog.tokenizer`), and so is making passes of many rows: whatever
+the callers sent, rows of like lengths go through together. Weights are read from safetensors only, and no code that
+comes with a model is run.
+
+Runs may overlap: the library's modules write to nothing but their own call's tensors, and the one thing that a model
+may keep between calls, rescaled rotary positions, is put under a lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from catalog.modelfolder import missing_weights, model_root, read_json, read_modules
+from catalog.schema import Spec
+from catalog.tokenizer import PlainTokenizer, Tokens
+from engine.adapters.base import LoadOptions
+from engine.checkpoint import Shape, read_shape
+from engine.errors import ItemRejected, LoadFailed, LoadReason
+from engine.packing import Layout, alike, pad
+from engine.pretrained import classified, positions, rescales
+from engine.torch_adapter import TorchAdapter
+from engine.types import Batch
+
+if TYPE_CHECKING:
+    import torch
+
+Logits = NDArray[np.float32]
+
+_FLOOR = {"cpu": 1024}
+_FLOOR_ELSEWHERE = 8192
+"""Tokens of a pass for which there is always room: see `engine.limits`."""
+
+
+class TextHeadAdapter(TorchAdapter):
+    """A tokenizer and a model with a head. A family says which head, and what the logits mean.
+
+    `tokenizer`, `layout` and `config` are there between `load` and `unload`. `keep_end` tells that long texts lose
+    their beginning.
+    """
+
+    reentrant = True
+    head: ClassVar[str]
+    """The class of transformers that reads the folder."""
+
+    unused: ClassVar[tuple[str, ...]] = ()
+    """Options of the verb that mean nothing to this family: an item that comes with one is refused."""
+
+    def __init__(self, spec: Spec, options: LoadOptions, folder: Path | None, device: str) -> None:
+        super().__init__(spec, options, folder, device)
+        self._lock: AbstractContextManager[Any] = nullcontext()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._tokenizer: PlainTokenizer | None = None
+        self.layout = Layout(type_ids=False)
+        self.keep_end = False
+
+    def forget(self) -> None:
+        """Drop the tokenizer."""
+        self._forget()
+
+    @property
+    def tokenizer(self) -> PlainTokenizer:
+        """The model's tokenizer. Raises RuntimeError before the load."""
+        if self._tokenizer is None:
+            raise RuntimeError("run before load or restore")
+        return self._tokenizer
+
+    def shape(self) -> Shape:
+        """The sizes in the model's config."""
+        return read_shape(read_json(model_root(self.files) / "config.json"))
+
+    def read(self) -> torch.nn.Module:
+        """The model as the library reads it. Raises LoadFailed."""
+        root = model_root(self.files)
+        lacking = missing_weights(self.files)
+        if lacking is not None:
+            raise LoadFailed(f"{self.files} {lacking}. Fetch the model's files again.", LoadReason.NOT_FOUND)
+        if len(read_modules(self.files)) > 1:
+            message = f"{self.spec.id} has modules after its transformer, which this family does not compute."
+            raise LoadFailed(message, LoadReason.CONFIG)
+        try:
+            return self._read(root)
+        except LoadFailed:
+            raise
+        except Exception as error:
+            raise classified(self.spec.id, error) from error
+
+    def _read(self, root: Path) -> torch.nn.Module:
+        import torch
+        import transformers
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(
+            root, local_files_only=True, trust_remote_code=False
+        )
+        model, info = getattr(transformers, self.head).from_pretrained(
+            root,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            dtype=getattr(torch, self.dtype),
+            output_loading_info=True,
+        )
+        absent = sorted(info["missing_keys"])
+        if absent:
+            # The library makes them up at random, with a line in the log.
+            message = f"The files of {self.spec.id} lack {absent[0]}: it is no model of this family, or cut short."
+            raise LoadFailed(message, LoadReason.CORRUPT)
+        most = positions(model)
+        if 0 < most < self.spec.max_length:
+            message = f"{self.spec.id} reads {most} tokens; its YAML says {self.spec.max_length}."
+            raise LoadFailed(message, LoadReason.CONFIG)
+        if getattr(model.config, "use_cache", False):
+            model.config.use_cache = False
+        self._tokenizer = PlainTokenizer(tokenizer.backend_tokenizer.to_str())
+        self.layout = Layout(
+            type_ids="token_type_ids" in tokenizer.model_input_names,
+            pad_id=tokenizer.pad_token_id or 0,
+            pad_type=tokenizer.pad_token_type_id,
+            pad_left=tokenizer.padding_side == "left",
+        )
+        self.keep_end = tokenizer.truncation_side == "left"
+        self._lock = threading.Lock() if rescales(model.config) else nullcontext()
+        self.understand(model, tokenizer)
+        read: torch.nn.Module = model
+        return read
+
+    def understand(self, model: Any, tokenizer: Any) -> None:
+        """Take from the model and its tokenizer what the family needs besides. Raises LoadFailed where it misfits."""
+
+    def room(self, batch: Batch) -> int:
+        """How many padded tokens a pass may have: those that the batch has room for, and never fewer than there is."""
+        return max(batch.computed, _FLOOR.get(self.device, _FLOOR_ELSEWHERE))
+
+    def logits(self, rows: Sequence[Tokens], room: int) -> list[Logits]:
+        """The logits of each row, in passes of at most `room` padded tokens: (labels,), or (tokens, labels)."""
+        found: dict[int, Logits] = {}
+        lengths = [len(row.ids) for row in rows]
+        for places in alike(lengths, room):
+            own = [rows[place] for place in places]
+            doing = f"a pass of {len(own)} texts padded to {lengths[places[0]]} tokens"
+            values = self.within_memory(doing, lambda own=own: self._pass(own))  # type: ignore[misc]
+            found.update(zip(places, values, strict=True))
+        return [found[place] for place in range(len(rows))]
+
+    def _pass(self, rows: Sequence[Tokens]) -> list[Logits]:
+        import torch
+
+        arrays = {name: torch.from_numpy(array).to(self.device) for name, array in pad(rows, self.layout).items()}
+        with torch.inference_mode(), self._lock:
+            values = self.compute(self.ready(), arrays).float().cpu().numpy()
+        if values.ndim == 2:
+            return list(values)
+        longest = values.shape[1]
+        left = self.layout.pad_left
+        sizes = [len(row.ids) for row in rows]
+        return [row[longest - size :] if left else row[:size] for row, size in zip(values, sizes, strict=True)]
+
+    def compute(self, module: torch.nn.Module, arrays: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The logits of a padded pass, of shape (rows, labels) or (rows, tokens, labels)."""
+        logits: torch.Tensor = module(**arrays).logits
+        return logits
+
+    def refusal(self, options: Any) -> ItemRejected | None:
+        """Why items with these options are refused, if they are."""
+        for name in self.unused:
+            if getattr(options, name) != type(options).model_fields[name].default:
+                return ItemRejected(f"{self.spec.id} does nothing with the option {name!r}: leave it out.", param=name)
+        return None
+
+
+def softmax(logits: Logits) -> Logits:
+    """Along the last axis, in the way that no float overflows."""
+    raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(raised / raised.sum(axis=-1, keepdims=True), dtype=np.float32)
+
+
+def sigmoid(logits: Logits) -> Logits:
+    """Of each value by itself, in the way that no float overflows."""
+    small = np.exp(-np.abs(logits))
+    return np.asarray(np.where(logits >= 0, 1 / (1 + small), small / (1 + small)), dtype=np.float32)
