@@ -53,6 +53,9 @@ STATUS: Mapping[str, int] = {
     "empty_text": 422,
     "text_too_long": 422,
     "invalid_item": 422,
+    "image_too_large": 422,
+    "image_unsupported": 422,
+    "image_damaged": 422,
     "all_items_failed": 422,
     # its run
     "deadline_passed": 504,
