@@ -7,6 +7,7 @@ Refused besides what the schema refuses: keys given twice (YAML would keep the l
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -162,10 +163,11 @@ def _nearest_key(where: Sequence[str]) -> str:
     # Of a place that holds names of the author's own, the second part is such a name.
     named = bool(parents) and f"{parents[0]}.*" in _PLACES
     place = f"{parents[0]}.*" if named else ".".join(parents)
-    elsewhere = [other for other, model in _PLACES.items() if key in model.model_fields]
-    if elsewhere:
-        return f"unknown key here; it belongs {f'under {elsewhere[0]!r}' if elsewhere[0] else 'at the top'}"
     valid = list(_PLACES[place].model_fields)
+    elsewhere = [other for other, model in _PLACES.items() if key in model.model_fields]
+    # Of a key that lacks a letter to be right here, it is no matter that another place has one of its name.
+    if elsewhere and not get_close_matches(key, valid, 1, cutoff=0.85):
+        return f"unknown key here; it belongs {f'under {elsewhere[0]!r}' if elsewhere[0] else 'at the top'}"
     close = nearest(key, valid, 1)
     return f"unknown key; did you mean {close[0]!r}?" if close else f"unknown key; valid here: {', '.join(valid)}"
 

@@ -9,23 +9,29 @@ from __future__ import annotations
 
 import base64
 import binascii
-import math
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
 
+from catalog.errors import nearest
+from catalog.options.words import Tree
 from catalog.schema import InputKind
+from tasks.vectors import as_vectors
 
 MAX_ID_CHARS = 256
 MAX_IMAGES = 16
+MAX_IMAGE_BYTES = 16 * 2**20
 MAX_MESSAGES = 1000
-MAX_VECTORS = 65_536
+MAX_PARTS = 1000
+MAX_TOOL_CALLS = 128
 MAX_ENTITIES = 1000
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_URL = re.compile(r"(?:data:|[a-z][a-z0-9+.-]*://)", re.IGNORECASE)
+_NOT_FETCHED = "send the file's own bytes as base64, or as bytes in msgpack; no URL is read"
 
 
 def plain(value: str) -> str:
@@ -35,11 +41,18 @@ def plain(value: str) -> str:
     return value
 
 
+def fault(said: str, at: str = "") -> PydanticCustomError:
+    """An error of a field `at` inside the one that is validated; `said` goes on after the field's name."""
+    return PydanticCustomError("fault", "{said}", {"said": said, "at": at})
+
+
 def _bytes(value: object) -> object:
     if isinstance(value, str):
         try:
             return base64.b64decode(value, validate=True)
         except (binascii.Error, ValueError):
+            if _URL.match(value):
+                raise ValueError(f"is a URL: {_NOT_FETCHED}") from None
             raise ValueError("must be base64 (standard alphabet, padded)") from None
     return value
 
@@ -50,16 +63,59 @@ Format = Annotated[str, Field(max_length=100), AfterValidator(plain)]
 
 
 class Strict(BaseModel):
-    """Unknown fields are errors, and so are values of another type."""
+    """Unknown fields are errors, and so are values of another type.
+
+    The first unknown name ends the look at the whole: one by one, a million of them would hold everybody up.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    expected: ClassVar[str] = "must be an object"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_names(cls, given: object) -> object:
+        if isinstance(given, cls):
+            return given
+        if not isinstance(given, Mapping):
+            raise fault(cls.expected)
+        fields = cls.model_fields
+        for name in given:
+            if name not in fields:
+                raise cls._unknown(str(name))
+        return given
+
+    @classmethod
+    def _unknown(cls, name: str) -> PydanticCustomError:
+        close = nearest(name, list(cls.model_fields), 1)
+        return PydanticCustomError("unknown_field", "unknown", {"name": name, "near": close[0] if close else ""})
 
 
 class Media(Strict):
     """A file: its bytes, and what it is if the caller knows; the content decides."""
 
-    data: Data
-    format: Format | None = None
+    expected: ClassVar[str] = f"must be an object with 'data': {_NOT_FETCHED}"
+
+    data: Annotated[Data, Field(description="The file: base64 in JSON, bytes in msgpack")]
+    format: Annotated[Format | None, Field(description="Such as `png`; a hint, the content decides")] = None
+
+    @classmethod
+    def _unknown(cls, name: str) -> PydanticCustomError:
+        if "url" in name.lower() or name in {"uri", "path", "file"}:
+            return fault(f"is not taken: {_NOT_FETCHED}, under 'data'", name)
+        return super()._unknown(name)
+
+
+def _image_size(value: bytes) -> bytes:
+    if len(value) > MAX_IMAGE_BYTES:
+        raise PydanticCustomError("too_large", f"must have at most {MAX_IMAGE_BYTES} bytes")
+    return value
+
+
+class Image(Media):
+    """An image."""
+
+    data: Annotated[Data, AfterValidator(_image_size), Field(description="The file: base64 in JSON, bytes in msgpack")]
 
 
 class Audio(Media):
@@ -85,16 +141,47 @@ class ImagePart(Strict):
     """An image in a message."""
 
     type: Literal["image"]
-    image: Media
+    image: Image
+
+
+def _part(value: object) -> str | None:
+    kind = value.get("type") if isinstance(value, Mapping) else getattr(value, "type", None)
+    return {"text": "(text)", "image": "(image)"}.get(kind) if isinstance(kind, str) else None
+
+
+def _content(value: object) -> str | None:
+    return "(text)" if isinstance(value, str) else "(parts)" if isinstance(value, list) else None
+
+
+def _form(value: object) -> str | None:
+    return "(text)" if isinstance(value, str) else "(object)" if isinstance(value, Mapping | ItemRequest) else None
+
+
+_Part = Annotated[
+    Annotated[TextPart, Tag("(text)")] | Annotated[ImagePart, Tag("(image)")],
+    Discriminator(
+        _part,
+        custom_error_type="form",
+        custom_error_message='must be {"type": "text", "text": ...} or {"type": "image", "image": {"data": ...}}',
+    ),
+]
+_Content = Annotated[
+    Annotated[str, Tag("(text)")] | Annotated[list[_Part], Field(max_length=MAX_PARTS), Tag("(parts)")],
+    Discriminator(
+        _content,
+        custom_error_type="form",
+        custom_error_message="must be a text or a list of parts",
+    ),
+]
 
 
 class Message(Strict):
     """One turn of a conversation."""
 
     role: Literal["system", "user", "assistant", "tool"]
-    content: str | list[Annotated[TextPart | ImagePart, Field(discriminator="type")]] | None = None
+    content: _Content | None = None
     name: Annotated[str, Field(max_length=200)] | None = None
-    tool_calls: list[dict[str, Any]] | None = None
+    tool_calls: Annotated[list[Tree], Field(max_length=MAX_TOOL_CALLS)] | None = None
     tool_call_id: Annotated[str, Field(max_length=200)] | None = None
 
 
@@ -108,7 +195,12 @@ class KnownEntity(Strict):
     end: Annotated[int, Field(ge=1)]
     label: Annotated[str, Field(max_length=1000)]
     text: str | None = None
-    score: float | int | None = None
+    score: Annotated[float, Field(allow_inf_nan=False)] | None = None
+
+
+_Vectors = Annotated[
+    dict[str, Any], BeforeValidator(as_vectors, json_schema_input_type=list[list[float]] | dict[str, Any])
+]
 
 
 class ItemRequest(Strict):
@@ -116,12 +208,15 @@ class ItemRequest(Strict):
 
     id: ItemId | None = None
     text: str | None = None
-    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)] | None = None
-    images: Annotated[list[Media], Field(min_length=1, max_length=MAX_IMAGES)] | None = None
+    messages: Annotated[
+        list[Message] | None,
+        Field(min_length=1, max_length=MAX_MESSAGES, description="A conversation"),
+    ] = None
+    images: Annotated[list[Image] | None, Field(min_length=1, max_length=MAX_IMAGES)] = None
     audio: Audio | None = None
     document: Document | None = None
     multivector: Annotated[
-        list[Annotated[list[float | int], Field(min_length=1)]] | None, Field(min_length=1, max_length=MAX_VECTORS)
+        _Vectors | None, Field(description="Precomputed: lists of numbers, or what `encode` gave as `multivector`")
     ] = None
     entities: Annotated[
         list[KnownEntity] | None, Field(max_length=MAX_ENTITIES, description="Of the text, for models of relations")
@@ -131,17 +226,11 @@ class ItemRequest(Strict):
     def _holds_something(self) -> ItemRequest:
         held = self.kinds
         if not held:
-            raise ValueError("must hold a text, messages, images, audio, a document or a multivector")
+            raise fault("is missing: hold a text, messages, images, audio, a document or a multivector", "text")
         if self.entities is not None:
             _check_entities(self.text, self.entities)
         if "messages" in held and len(held) > 1:
-            raise ValueError("must hold messages alone: images belong inside them")
-        if self.multivector is not None:
-            width = len(self.multivector[0])
-            if any(len(row) != width for row in self.multivector):
-                raise ValueError("must have vectors of one length in 'multivector'")
-            if not all(math.isfinite(value) for row in self.multivector for value in row):
-                raise ValueError("must have finite numbers in 'multivector'")
+            raise fault("must be alone in its item: images belong inside the messages", "messages")
         return self
 
     @property
@@ -179,8 +268,7 @@ def as_payload(item: str | ItemRequest) -> dict[str, Any]:
     if item.document is not None:
         found["document"] = _file(item.document)
     if item.multivector is not None:
-        rows = np.asarray(item.multivector, dtype="<f4")
-        found["multivector"] = {"num_tokens": rows.shape[0], "token_dims": rows.shape[1], "values": rows.tobytes()}
+        found["multivector"] = item.multivector
     if item.entities is not None:
         found["entities"] = [{"start": one.start, "end": one.end, "label": one.label} for one in item.entities]
     return found
@@ -188,14 +276,13 @@ def as_payload(item: str | ItemRequest) -> dict[str, Any]:
 
 def _check_entities(text: str | None, entities: list[KnownEntity]) -> None:
     if text is None:
-        raise ValueError("must hold the text that its 'entities' are in")
+        raise fault("needs the item's text, which they are in", "entities")
     for index, one in enumerate(entities):
+        at = f"entities[{index}]"
         if not one.start < one.end <= len(text):
-            raise ValueError(
-                f"must have offsets within its {len(text)} characters in 'entities[{index}]', the end after the start"
-            )
+            raise fault(f"must have offsets within the text's {len(text)} characters, the end after the start", at)
         if one.text is not None and one.text != text[one.start : one.end]:
-            raise ValueError(f"must have in 'entities[{index}]' the text that its offsets say")
+            raise fault("must have the text that its offsets say", at)
 
 
 def _conversation(messages: list[Message]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -221,6 +308,11 @@ def _conversation(messages: list[Message]) -> tuple[list[dict[str, Any]], list[d
 
 def _file(media: Media) -> dict[str, Any]:
     return media.model_dump(exclude_none=True)
+
+
+def form_of(item: object) -> str | None:
+    """The branch of the union of items that a value belongs to; None for neither."""
+    return _form(item)
 
 
 def texts_of(payload: Mapping[str, Any]) -> list[str]:

@@ -134,24 +134,21 @@ class _Read:
 
     def query(self, query: str | ItemRequest) -> Mapping[str, Any]:
         """The query of a score. Without one there is nothing to score, so an empty one refuses the request."""
-        payload = as_payload(query)
-        self._check(query, "query")
-        blank = not self._take(QUERY, payload, "query", "")
-        if blank:
+        payload = self._payload(query, "query")
+        if not self._take(QUERY, payload, "query", query, ""):
             raise EmptyText(param="query")
         return payload
 
     def item(self, index: int, item: str | ItemRequest, verb: Verb) -> Mapping[str, Any]:
         """One item; a blank text is its own fault, except where nothing is an answer: nothing is found in it."""
-        payload = as_payload(item)
         where = f"items[{index}]"
-        self._check(item, where)
+        payload = self._payload(item, where)
         self.base.append(media_length(self._spec, payload))
-        if not self._take(index, payload, where, self._prefix) and verb is not Verb.EXTRACT:
+        if not self._take(index, payload, where, item, self._prefix) and verb is not Verb.EXTRACT:
             self.faults[index] = as_data(EmptyText(param=where))
         return payload
 
-    def _check(self, item: str | ItemRequest, where: str) -> None:
+    def _payload(self, item: str | ItemRequest, where: str) -> Mapping[str, Any]:
         kinds: tuple[InputKind, ...] = ("text",) if isinstance(item, str) else item.kinds
         for kind in kinds:
             if kind not in self._inputs:
@@ -159,13 +156,16 @@ class _Read:
                     f"{where!r} holds {_NAMES[kind]}; {self._spec.id!r} reads {_listed(self._spec.inputs)}.",
                     param=where,
                 )
+        return as_payload(item)
 
-    def _take(self, place: int, payload: Mapping[str, Any], where: str, prefix: str) -> bool:
+    def _take(self, place: int, payload: Mapping[str, Any], where: str, item: str | ItemRequest, prefix: str) -> bool:
         """Note its texts for counting; False if it holds nothing but blanks."""
         texts = texts_of(payload)
         chars = sum(map(len, texts))
         self.chars += chars
         if chars > self._most_chars:
+            if not isinstance(item, str):
+                where += ".messages" if "messages" in payload else ".text"
             raise LimitExceeded(
                 f"{where!r} has {chars} characters; the limit of this server is {self._most_chars}.", param=where
             )

@@ -10,13 +10,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from catalog.errors import nearest
 from catalog.options import Word, check_names
+from catalog.options.words import Tree
 from catalog.terms import Lane, Verb
-from tasks.errors import InvalidRequest, LimitExceeded
-from tasks.items import ItemRequest, Strict, plain
+from tasks.errors import InvalidRequest, LimitExceeded, TaskError
+from tasks.items import ItemRequest, Strict, fault, form_of, plain
 
 MAX_TAGS = 32
 MAX_TAG_CHARS = 128
@@ -25,6 +26,15 @@ MAX_DEADLINE_S = 30 * 86_400
 
 
 Label = Annotated[str, Field(min_length=1, max_length=MAX_TAG_CHARS), AfterValidator(plain)]
+Input = Annotated[
+    Annotated[str, Tag("(text)")] | Annotated[ItemRequest, Tag("(object)")],
+    Discriminator(
+        form_of,
+        custom_error_type="form",
+        custom_error_message="must be a text or an object with 'text'",
+    ),
+]
+"""Branches of unions have names in parentheses: no field has, so `path` knows to leave them out of an error's place."""
 
 
 class JobRequest(Strict):
@@ -45,17 +55,13 @@ class JobRequest(Strict):
 
     verb: Annotated[Verb, Field(strict=False, description="What to do"), Word]
     model: Annotated[str, Field(min_length=1, description="A model's id, or `id:profile`; see GET /v1/models")]
-    items: Annotated[
-        list[str | ItemRequest], Field(min_length=1, description="Inputs, as texts or as objects with an id of yours")
-    ]
-    query: Annotated[str | ItemRequest | None, Field(description="Of `score`: what the items are scored against")] = (
-        None
-    )
+    items: Annotated[list[Input], Field(min_length=1, description="Inputs, as texts or as objects with an id of yours")]
+    query: Annotated[Input | None, Field(description="Of `score`: what the items are scored against")] = None
     labels: Annotated[
         list[str] | None, Field(description="Of `extract`: what to look for; the same as `options.labels`")
     ] = None
     output_schema: Annotated[
-        dict[str, Any] | None,
+        Tree | None,
         Field(description="Of `extract`: the fields to fill in; the same as `options.output_schema`"),
     ] = None
     options: Annotated[dict[str, Any], Field(max_length=MAX_OPTIONS, description="Options of the verb")] = {}  # noqa: RUF012 - pydantic copies it
@@ -75,14 +81,13 @@ class JobRequest(Strict):
     @model_validator(mode="after")
     def _fits_the_verb(self) -> JobRequest:
         if (self.query is not None) != (self.verb is Verb.SCORE):
-            said = "needs a 'query'" if self.verb is Verb.SCORE else "takes no 'query'"
-            raise ValueError(f"{said}: the verb is {self.verb.value}")
+            raise fault("is missing: what to score the items against" if self.query is None else _NOT_HERE, "query")
         for name in ("labels", "output_schema"):
             if getattr(self, name) is not None:
                 if self.verb is not Verb.EXTRACT:
-                    raise ValueError(f"takes no '{name}': the verb is {self.verb.value}")
+                    raise fault(f"is for 'extract' alone: the verb is {self.verb.value}", name)
                 if name in self.options:
-                    raise ValueError(f"has '{name}' twice: leave it out of 'options'")
+                    raise fault("is given twice: leave it out of 'options'", name)
         return self
 
     @property
@@ -102,60 +107,48 @@ def parse_request(raw: object, max_items: int) -> JobRequest:
     items = raw.get("items")
     if isinstance(items, Sequence) and len(items) > max_items and not isinstance(items, str):
         raise LimitExceeded(f"A job holds at most {max_items} items; this one has {len(items)}.", param="items")
-    _check_names(raw)
+    options, verb = raw.get("options"), raw.get("verb")
+    if isinstance(options, Mapping) and isinstance(verb, str) and raw.keys() <= JobRequest.model_fields.keys():
+        check_names(verb, options)
     try:
         return JobRequest.model_validate(raw)
     except ValidationError as error:
-        raise explain(error.errors(include_url=False), JobRequest) from None
+        raise explain(error.errors(include_url=False)) from None
 
 
-def _check_names(raw: Mapping[str, object]) -> None:
-    _refuse_unknown(raw, JobRequest, ())
-    items, verb, options, query = raw.get("items"), raw.get("verb"), raw.get("options"), raw.get("query")
-    if isinstance(query, Mapping):
-        _refuse_unknown(query, ItemRequest, ("query",))
-    for index, item in enumerate(items if isinstance(items, list) else ()):
-        if isinstance(item, Mapping):
-            _refuse_unknown(item, ItemRequest, ("items", index))
-    if isinstance(options, Mapping) and isinstance(verb, str):
-        check_names(verb, options)
-
-
-def _refuse_unknown(fields: Mapping[str, object], model: type[BaseModel], where: tuple[str | int, ...]) -> None:
-    unknown = next((name for name in fields if name not in model.model_fields), None)
-    if unknown is not None:
-        raise _unknown(unknown, model, where)
-
-
-def _unknown(name: str, model: type[BaseModel] | None, where: Sequence[str | int]) -> InvalidRequest:
-    return InvalidRequest(
-        f"Unknown field {name[:100]!r}{_nearest(name, model)}", param=path([*where, name[:200]])[:200]
-    )
-
-
-def explain(found: Sequence[Mapping[str, Any]], model: type[BaseModel] | None = None) -> InvalidRequest:
+def explain(found: Sequence[Mapping[str, Any]], model: type[BaseModel] | None = None) -> TaskError:
     """The first of pydantic's errors as ours. `model` gives the names that an unknown field may have meant."""
-    first = next((e for e in found if not _other_branch(e)), found[0])
-    param = path([part for part in first["loc"] if part not in _BRANCHES])
-    kind, value = first["type"], first.get("input")
+    first = found[0]
+    where, kind, value, context = list(first["loc"]), first["type"], first.get("input"), first.get("ctx") or {}
+    param = path(where)
     if kind == "extra_forbidden":
-        return _unknown(str(first["loc"][-1]), model, first["loc"][:-1])
+        name = str(where[-1])
+        return _unknown(name, next(iter(nearest(name, list(model.model_fields), 1) if model else []), ""), where[:-1])
+    if kind == "unknown_field":
+        return _unknown(context["name"], context["near"], where)
+    if kind == "fault":
+        param = path([*where, context["at"]] if context["at"] else where)
+        return InvalidRequest(f"{param!r} {context['said']}.", param=param)
     if kind == "missing":
         return InvalidRequest(f"{param!r} is missing.", param=param)
-    if kind == "enum":
-        expected = str(first["ctx"]["expected"])
+    if kind in {"enum", "literal_error"}:
+        expected = str(context["expected"])
         close = nearest(value, re.findall(r"'([^']*)'", expected), 1) if isinstance(value, str) else []
         hint = f"; did you mean {close[0]!r}?" if close else "."
         return InvalidRequest(f"{param!r} must be {expected}{hint}", param=param)
-    if first["loc"][-1] == "str" or kind == "model_type":
-        return InvalidRequest(f"{param!r} must be a text or an object with 'text'.", param=param)
-    message = _SHOULD.sub("must ", first["msg"].removeprefix("Value error, "))
-    return InvalidRequest(f"{param!r} {message.replace(' after validation', '')}.", param=param)
+    # What is left says of itself what is wrong, in words of pydantic or of ours ("form", "value_error").
+    message = f"{param!r} {_SHOULD.sub('must ', first['msg'].removeprefix('Value error, '))}"
+    return (LimitExceeded if kind == "too_large" else InvalidRequest)(
+        f"{message.replace(' after validation', '')}.", param=param
+    )
 
 
-_BRANCHES = ("str", "ItemRequest")
-"""The branches of the union of items: pydantic puts their names into the places of errors."""
+def _unknown(name: str, near: str, where: Sequence[str | int]) -> InvalidRequest:
+    hint = f"; did you mean {near!r}?" if near else "."
+    return InvalidRequest(f"Unknown field {name[:100]!r}{hint}", param=path([*where, name[:200]])[:200])
 
+
+_NOT_HERE = "is for 'score' alone"
 _SHOULD = re.compile(r"^\w+ should ")
 
 
@@ -165,16 +158,6 @@ def path(location: Sequence[str | int]) -> str:
     for part in location:
         if isinstance(part, int):
             out += f"[{part}]"
-        else:
+        elif not part.startswith("("):
             out += f".{part}" if out else part
     return out
-
-
-def _other_branch(error: Mapping[str, Any]) -> bool:
-    """Whether this error only says that an object is no text: the branch that its caller did not mean."""
-    return error["loc"][-1:] == ("str",) and isinstance(error.get("input"), Mapping)
-
-
-def _nearest(name: str, model: type[BaseModel] | None) -> str:
-    close = nearest(name, list(model.model_fields), 1) if model is not None else []
-    return f"; did you mean {close[0]!r}?" if close else "."

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from catalog.errors import InvalidOption
-from catalog.options.words import Fraction, Instruction, Options, Phrase, Share
+from catalog.options.words import Fraction, Instruction, Options, Phrase, Share, Tree
 from catalog.schema import ExtractKind, Spec
 
 MOST_LABELS = 1000
@@ -38,7 +38,7 @@ class ExtractOptions(Options):
     labels: Labels | None = None
     threshold: Share | None = None
     instruction: Instruction | None = None
-    output_schema: dict[str, Any] | None = None
+    output_schema: Tree | None = None
     flat_ner: bool = True
     multi_label: bool = False
     merge_adjacent_entities: bool = False
@@ -46,7 +46,7 @@ class ExtractOptions(Options):
     relation_threshold: Share | None = None
     top_k: Annotated[int, Field(ge=1)] | None = None
     hypothesis_template: Annotated[str, Field(max_length=1000)] | None = None
-    examples: Annotated[list[dict[str, Any]], Field(max_length=100)] | None = None
+    examples: Annotated[list[Tree], Field(max_length=100)] | None = None
     score_threshold: Share | None = None
     box_threshold: Share | None = None
     text_threshold: Share | None = None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from catalog.errors import InvalidOption, nearest
-from catalog.options.words import Fraction, Options
+from catalog.options.words import Fraction, Options, Tree
 from catalog.schema import Spec
 
 MOST_STOPS = 16
@@ -20,7 +20,7 @@ Penalty = Annotated[Fraction, Field(ge=-2, le=2)]
 class Grammar(Options):
     """What the output is locked to, by one of: a JSON schema, a regular expression, a Lark grammar, a list of texts."""
 
-    json_schema: dict[str, Any] | bool | None = None
+    json_schema: Tree | bool | None = None
     regex: Annotated[str, Field(min_length=1, max_length=10_000)] | None = None
     lark: Annotated[str, Field(min_length=1, max_length=100_000)] | None = None
     choice: (
@@ -62,7 +62,7 @@ class GenerateOptions(Options):
     grammar: Grammar | None = None
     raw: bool = False
     thinking: bool | None = None
-    tools: Annotated[list[dict[str, Any]], Field(max_length=128)] | None = None
+    tools: Annotated[list[Tree], Field(max_length=128)] | None = None
     lora: Annotated[str, Field(max_length=200)] | None = None
     stream: bool = False
 

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tasks.errors import InvalidRequest
 from tasks.items import ItemRequest, as_payload
+from tasks.request import parse_request
 
 TEXT = "\U0001d400da works at ACME"
 ADA = {"start": 0, "end": 3, "label": "person"}
@@ -53,5 +55,7 @@ def test_entities_that_are_not_of_the_text_are_refused(fields: dict[str, Any]) -
 
 
 def test_what_is_wrong_with_an_entity_is_said_with_its_place() -> None:
-    with pytest.raises(ValidationError, match=r"entities\[1\]"):
-        item(text=TEXT, entities=[ADA, {**ACME, "end": 18}])
+    body = {"verb": "extract", "model": "m", "items": [{"text": TEXT, "entities": [ADA, {**ACME, "end": 18}]}]}
+    with pytest.raises(InvalidRequest, match="17 characters") as caught:
+        parse_request(body, 10)
+    assert caught.value.param == "items[0].entities[1]"

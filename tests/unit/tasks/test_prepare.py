@@ -46,12 +46,7 @@ def test_an_unknown_model_is_refused_with_the_nearest_name() -> None:
 
 def test_a_verb_that_the_model_does_not_do_is_refused_with_those_it_does() -> None:
     with pytest.raises(UnsupportedVerb, match="does not score; it does: encode"):
-        checked(verb="score")
-
-
-def test_a_verb_that_nothing_serves_is_refused_even_if_the_model_lists_it() -> None:
-    with pytest.raises(UnsupportedVerb, match="nothing yet"):
-        checked(verb="score", model="org/scorer")
+        checked(verb="score", query="q")
 
 
 def test_an_option_is_checked_against_the_model() -> None:

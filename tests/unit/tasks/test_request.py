@@ -122,7 +122,7 @@ NESTED: Any = reduce(lambda inner, _: [inner], range(1000), cast("Any", "a"))
         (MANY, "k0"),
         ({"items": ["a", {"text": "a", **MANY}]}, "items[1].k0"),
         ({"options": MANY}, "options.k0"),
-        ({"verb": "score", "options": MANY}, "options"),
+        ({"verb": "score", "options": MANY}, "options.k0"),
         ({"tags": [1] * 300_000}, "tags"),
         ({"verb": MANY}, "verb"),
         ({"verb": NESTED}, "verb"),
