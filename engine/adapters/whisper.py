@@ -48,10 +48,10 @@ class WhisperAdapter(TorchAdapter):
     def read(self) -> torch.nn.Module:
         """The model, and what makes sound into features and ids into words."""
         import torch
-        from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration, WhisperTokenizerFast
+        from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration, WhisperTokenizer
 
         self._listen = WhisperFeatureExtractor.from_pretrained(self.files)
-        self._words = WhisperTokenizerFast.from_pretrained(self.files)
+        self._words = WhisperTokenizer.from_pretrained(self.files)
         model: torch.nn.Module = WhisperForConditionalGeneration.from_pretrained(
             self.files, dtype=getattr(torch, self.dtype), use_safetensors=True, local_files_only=True
         )

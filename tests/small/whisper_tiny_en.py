@@ -19,7 +19,7 @@ from transformers import (
     WhisperConfig,
     WhisperFeatureExtractor,
     WhisperForConditionalGeneration,
-    WhisperTokenizerFast,
+    WhisperTokenizer,
 )
 
 from tests.small import package
@@ -111,9 +111,9 @@ def build(folder: Path) -> None:
     stored = _variables(source / "model.bin")
     weights = _weights(stored)
     vocabulary, width = weights["model.decoder.embed_tokens.weight"].shape
-    tokenizer = WhisperTokenizerFast(tokenizer_file=str(source / "tokenizer.json"))
+    tokenizer = WhisperTokenizer(tokenizer_file=str(source / "tokenizer.json"))
     token = tokenizer.convert_tokens_to_ids
-    ends = {
+    ends: dict[str, Any] = {
         "decoder_start_token_id": token("<|startoftranscript|>"),
         **{f"{kind}_token_id": token("<|endoftext|>") for kind in ("bos", "eos", "pad")},
     }

@@ -37,10 +37,12 @@ def reference(folder: Path | None, items: Sequence[Payload], device: str) -> lis
 
     import soundfile
     import torch
-    from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration, WhisperTokenizerFast
+    from transformers import WhisperFeatureExtractor, WhisperForConditionalGeneration, WhisperTokenizer
 
-    library = WhisperForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).to(device)
-    listen, words = WhisperFeatureExtractor.from_pretrained(folder), WhisperTokenizerFast.from_pretrained(folder)
+    assert folder is not None
+    library: Any = WhisperForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
+    library.to(device)
+    listen, words = WhisperFeatureExtractor.from_pretrained(folder), WhisperTokenizer.from_pretrained(folder)
     found = []
     for item in items:
         samples, rate = soundfile.read(io.BytesIO(item["audio"]["data"]), dtype="float32")
