@@ -29,6 +29,7 @@ from engine.packing import Layout, alike, pad
 from engine.pretrained import classified, positions, rescales
 from engine.torch_adapter import TorchAdapter
 from engine.types import Batch
+from engine.windows import Window, cut
 
 if TYPE_CHECKING:
     import torch
@@ -190,3 +191,13 @@ def sigmoid(logits: Logits) -> Logits:
     """Of each value by itself, in the way that no float overflows."""
     small = np.exp(-np.abs(logits))
     return np.asarray(np.where(logits >= 0, 1 / (1 + small), small / (1 + small)), dtype=np.float32)
+
+
+def windowed(tokens: Tokens, longest: int, overlap: int) -> list[tuple[Tokens, Window]]:
+    """A text as inputs of at most `longest` tokens, each with the window of the text's own tokens that it is."""
+    own = len(tokens.body)
+    room = max(1, longest - tokens.first - tokens.last)
+    places = [(index, index + 1) for index in range(own)]
+    return [
+        (tokens.part(window.first, window.stop), window) for window in cut(places, own, room, min(overlap, room - 1))
+    ]

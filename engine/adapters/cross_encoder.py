@@ -1,4 +1,4 @@
-"""Rerankers that read query and passage together: sequence classifiers with one label, as sentence-transformers has them.
+"""Rerankers that read query and passage together: classifiers with one label, as sentence-transformers has them.
 
 The score is the logit under the activation that the model's own config names (a sigmoid where it names none), so its
 `scale` in the YAML follows from the files and is checked at the load. Equal pairs of a batch are computed once: their
@@ -8,6 +8,7 @@ scores are the same to the last bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,11 +132,11 @@ def activation_path(library: dict[str, Any], config: dict[str, Any]) -> str:
 
 def _activation(name: str, path: str) -> torch.nn.Module:
     module, _, kind = path.rpartition(".")
-    try:
-        if not path.startswith("torch.nn."):
-            raise ImportError(path)
-        found: torch.nn.Module = getattr(import_module(module), kind)()
-    except (ImportError, AttributeError, TypeError) as error:
+    found: torch.nn.Module | None = None
+    if path.startswith("torch.nn."):
+        with suppress(ImportError, AttributeError, TypeError):
+            found = getattr(import_module(module), kind)()
+    if found is None:
         message = f"{name} names an activation that is not torch's own ({path[:200]}), which is not run."
-        raise LoadFailed(message, LoadReason.CONFIG) from error
+        raise LoadFailed(message, LoadReason.CONFIG)
     return found
