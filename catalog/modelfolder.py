@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _INDEX = "model.safetensors.index.json"
+_ROUTER = "router_config.json"
 
 
 def missing_weights(folder: Path) -> str | None:
@@ -44,9 +45,26 @@ def find_tokenizer(folder: Path) -> Path | None:
 
 
 def model_root(folder: Path) -> Path:
-    """The folder with the transformer's own config and weights: that of the first module, else the folder itself."""
+    """The folder with the transformer's own config and weights: that of the first module, else the folder itself.
+
+    Where the first module is a router, it is the first one on the way of documents.
+    """
     modules = read_modules(folder)
-    return folder / str(modules[0].get("path", "")) if modules else folder
+    root = folder / str(modules[0].get("path", "")) if modules else folder
+    ways = read_json(root / _ROUTER).get("structure")
+    way = ways.get("document") if isinstance(ways, dict) else None
+    return root / str(way[0]) if isinstance(way, list) and way else root
+
+
+def module_folders(folder: Path) -> list[tuple[str, Path]]:
+    """The type of each module of a folder and where its files are; behind a router those of every way."""
+    found: list[tuple[str, Path]] = []
+    for entry in read_modules(folder):
+        place = folder / str(entry.get("path", ""))
+        found.append((str(entry.get("type")), place))
+        routed = read_json(place / _ROUTER).get("types")
+        found += [(str(kind), place / str(name)) for name, kind in routed.items()] if isinstance(routed, dict) else []
+    return found
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalog.modelfolder import missing_weights, model_root, read_modules, weight_files
+from catalog.modelfolder import missing_weights, model_root, module_folders, read_modules, weight_files
 from catalog.tokenizer import PlainTokenizer
 from engine.checkpoint import Weights, read_weights
 from engine.embedder import Embedder
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _LIBRARY = "sentence_transformers."
-_ONE_ATTENTION = "does not support an attention implementation"
+ONE_ATTENTION = "does not support an attention implementation"
 """What the library says of an architecture that brings its own attention and knows no other, such as MPNet."""
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 _SIGNS = (
@@ -49,7 +49,7 @@ def folder_weights(folder: Path, float_bytes: int) -> Weights:
 
 def read_embedder(name: str, folder: Path, device: str, dtype: str, attention: str) -> Embedder:
     """The embedder of a folder, on a device. Raises LoadFailed with its reason."""
-    _refuse_unsafe(name, folder)
+    refuse_unsafe(name, folder)
     expected = folder_weights(folder, 1)
     try:
         return _read(name, folder, device, dtype, attention, expected)
@@ -57,20 +57,21 @@ def read_embedder(name: str, folder: Path, device: str, dtype: str, attention: s
         raise classified(name, error) from error
 
 
-def _refuse_unsafe(name: str, folder: Path) -> None:
+def refuse_unsafe(name: str, folder: Path, foreign: tuple[str, ...] = ()) -> None:
+    """Raise LoadFailed for a folder that is not whole, or that holds code or pickles. `foreign` types are known."""
     lacking = missing_weights(folder)
     if lacking is not None:
         raise LoadFailed(f"{folder} {lacking}. Fetch the model's files again.", LoadReason.NOT_FOUND)
     if not any(any(place.glob(pattern)) for place in (model_root(folder), folder) for pattern in _VOCABULARIES):
         # The library would make one up that knows no word.
         raise LoadFailed(f"{folder} has no tokenizer. Fetch the model's files again.", LoadReason.NOT_FOUND)
-    for entry in read_modules(folder):
-        kind, path = str(entry.get("type")), str(entry.get("path", ""))
-        if not kind.startswith(_LIBRARY):
+    for kind, place in module_folders(folder):
+        if not kind.startswith(_LIBRARY) and kind not in foreign:
             message = f"{name} needs code of its own ({kind}), which is not run. Choose another model."
             raise LoadFailed(message, LoadReason.CONFIG)
-        if (folder / path / "pytorch_model.bin").is_file() and not any((folder / path).glob("*.safetensors")):
-            message = f"{name} keeps pickled weights in {path or '.'!r}, which are not loaded: convert them."
+        if (place / "pytorch_model.bin").is_file() and not any(place.glob("*.safetensors")):
+            where = place.relative_to(folder).as_posix()
+            message = f"{name} keeps pickled weights in {where!r}, which are not loaded: convert them."
             raise LoadFailed(message, LoadReason.CONFIG)
 
 
@@ -99,14 +100,14 @@ def _read(name: str, folder: Path, device: str, dtype: str, attention: str, expe
     try:
         model = build(attention)
     except ValueError as error:
-        if _ONE_ATTENTION not in str(error):
+        if ONE_ATTENTION not in str(error):
             raise
         model = build("eager")
     first = model[0]
     if not isinstance(first, Transformer) or list(first.modality_config) != ["text"] or first.tokenizer is None:
         message = f"{name} does not begin with a transformer that reads plain text; choose another family."
         raise LoadFailed(message, LoadReason.CONFIG)
-    _refuse_random(name, model, expected)
+    refuse_random(name, model, expected)
     # The library's card refers back to the model: in such a ring the weights outlive the last use of them.
     model.model_card_data.model = None
     model.requires_grad_(requires_grad=False)
@@ -141,8 +142,11 @@ def _read(name: str, folder: Path, device: str, dtype: str, attention: str, expe
     )
 
 
-def _refuse_random(name: str, model: SentenceTransformer, expected: Weights) -> None:
-    """Weights that no file has are made up at random, with a line in the log. The pooler's are often left out."""
+def refuse_random(name: str, model: torch.nn.Module, expected: Weights) -> None:
+    """Raise LoadFailed for weights that no file has: they are made up at random, with a line in the log.
+
+    The pooler's are often left out.
+    """
     wanted = sum(p.numel() for path, p in model.named_parameters() if ".pooler." not in path)
     if wanted > expected.values:
         message = f"The files of {name} hold {expected.values} weights of {wanted}: fetch them again."
