@@ -51,6 +51,11 @@ def read_weights(files: Iterable[Path], float_bytes: int) -> Weights:
     return Weights(values, total)
 
 
+def read_names(files: Iterable[Path]) -> set[str]:
+    """The names of all tensors of some safetensors files. Raises as `read_weights` does."""
+    return {name for file in files for name in _header(file)}
+
+
 def read_shape(config: dict[str, Any]) -> Shape:
     """The shape in a transformers `config.json`, by the names that the families give it."""
     # A model of texts and images keeps the text's own part below.
