@@ -22,11 +22,14 @@ from api.render import ended_job, job_object, queued_job
 from api.results import Encoding, result_object, rows_of
 from api.services import Services
 from api.waiting import Nudge, Waiter
+from catalog.errors import CatalogError
+from catalog.terms import Verb
 from tasks.errors import IdempotencyConflict, JobNotFound, NotFinished, StoreUnavailable
 from tasks.jobs import Job
 from tasks.messages import INLINE_BYTES, Submission
 from tasks.notices import Reply
 from tasks.prepare import CALLER
+from tasks.ranking import rank
 from tasks.store import read
 from tasks.store.accept import Existing
 
@@ -80,7 +83,7 @@ async def answer(services: Services, job: Submission, form: Form) -> Response:
         if existing is None:
             services.metrics.taken_in(job, "stored")
             end = await until_end(services, waiter, job, form)
-            return finished(end, form) if end is not None else accepted(await _row(services, job), form)
+            return finished(services, end, form) if end is not None else accepted(await _row(services, job), form)
     return await _replay(services, job, existing, form)
 
 
@@ -104,7 +107,7 @@ async def _direct(services: Services, job: Submission, form: Form) -> Response:
             end = await look(services, job.id)
     if end is None:
         raise StoreUnavailable
-    return finished(end, form)
+    return finished(services, end, form)
 
 
 async def _replay(services: Services, job: Submission, existing: Existing, form: Form) -> Response:
@@ -117,7 +120,7 @@ async def _replay(services: Services, job: Submission, existing: Existing, form:
         if end is None and form.wait > 0:
             end = await until_end(services, waiter, job, form)
     if end is not None:
-        return finished(end, form, headers)
+        return finished(services, end, form, headers)
     row = await services.database.run(read.job, existing.id, job.caller)
     if row is None:
         raise JobNotFound
@@ -182,10 +185,10 @@ def accepted(job: Job, form: Form, headers: Mapping[str, str] | None = None) -> 
     )
 
 
-def finished(end: End, form: Form, headers: Mapping[str, str] | None = None) -> Response:
+def finished(services: Services, end: End, form: Form, headers: Mapping[str, str] | None = None) -> Response:
     """200: the job has ended, well or badly, and this is its result."""
     body = job_object(end.job)
-    body["result"] = result_of(end, form.media, form.encoding)
+    body["result"] = result_of(services, end, form.media, form.encoding)
     return Response(
         dumps(body, form.media),
         media_type=form.media.value,
@@ -193,9 +196,23 @@ def finished(end: End, form: Form, headers: Mapping[str, str] | None = None) -> 
     )
 
 
-def result_of(end: End, media: Media, encoding: Encoding) -> dict[str, object] | None:
+def result_of(services: Services, end: End, media: Media, encoding: Encoding) -> dict[str, object] | None:
     """The result object of an ended job; None when it ended without any."""
     if end.result is None:
         return None
     job = end.job
-    return result_object(str(job.id), job.state.value, job.model, job.usage, rows_of(end.result, media, encoding))
+    rows = rows_of(end.result, media, encoding)
+    scores = rank(rows, _top_n(services, job)) if job.verb is Verb.SCORE else None
+    return result_object(str(job.id), job.state.value, job.model, job.usage, rows, scores)
+
+
+def _top_n(services: Services, job: Job) -> int | None:
+    """How many of a ranking its caller asked for, or else the model's profile; None is all."""
+    asked: int | None = job.options.get("top_n")
+    if "top_n" in job.options:
+        return asked
+    try:
+        found: int | None = services.catalog.find(job.model).run.get("top_n")
+    except CatalogError:
+        return None
+    return found

@@ -36,31 +36,53 @@ _DTYPES = {
 
 
 def result_object(
-    job_id: str, status: str, model: str, usage: Mapping[str, int] | None, rows: list[dict[str, Any]]
+    job_id: str,
+    status: str,
+    model: str,
+    usage: Mapping[str, int] | None,
+    rows: list[dict[str, Any]],
+    scores: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """The body of a result reply."""
-    return {"id": job_id, "object": "result", "status": status, "model": model, "items": rows, "usage": usage}
+    """The body of a result reply. `scores` is the ranking of a score, and of no other job."""
+    ranking = {} if scores is None else {"scores": scores}
+    return {
+        "id": job_id,
+        "object": "result",
+        "status": status,
+        "model": model,
+        "items": rows,
+        **ranking,
+        "usage": usage,
+    }
 
 
 def rows_of(result: bytes, media: Media, encoding: Encoding) -> list[dict[str, Any]]:
     """One map per item, in the order of the request, ready for the writer of `media`."""
     rows = unpack_rows(result)
-    for row in rows:
-        for name, value in row.items():
-            if isinstance(value, dict) and "values" in value:
-                row[name] = _array(value, media, encoding)
+    if media is Media.JSON:
+        for row in rows:
+            for name in _VECTORS.intersection(row):
+                row[name] = _written(row[name], encoding)
     return rows
 
 
-def _array(stored: Mapping[str, Any], media: Media, encoding: Encoding) -> dict[str, Any]:
-    values: Any = stored["values"]
-    if media is Media.JSON:
-        values = b64encode(values).decode() if encoding is Encoding.BASE64 else _numbers(values, stored["dtype"])
-    return {**stored, "values": values}
+_VECTORS = frozenset({"dense", "sparse", "multivector"})
+"""The fields of a row that hold arrays; in all others there are plain values."""
 
 
-def _numbers(values: bytes, dtype: str) -> np.ndarray[Any, Any]:
-    return np.frombuffer(values, _DTYPES[dtype])
+def _written(stored: Mapping[str, Any], encoding: Encoding) -> dict[str, Any]:
+    """An array for JSON: its numbers, those of a multivector row by row, or the stored bytes as base64."""
+    found = dict(stored)
+    for name, dtype in (("values", _DTYPES[stored["dtype"]]), ("indices", "<i4")):
+        if name not in stored:
+            continue
+        if encoding is Encoding.BASE64:
+            found[name] = b64encode(stored[name]).decode()
+            continue
+        numbers = np.frombuffer(stored[name], dtype)
+        # Packed bits have fewer numbers in a row than dimensions, so the rows are what is counted.
+        found[name] = numbers.reshape(stored["num_tokens"], -1) if "num_tokens" in stored and len(numbers) else numbers
+    return found
 
 
 def encoding_of(text: str | None) -> Encoding:

@@ -62,10 +62,15 @@ class Timings(Reply):
 
 
 class Usage(Reply):
-    """What was read."""
+    """What was read and made. What a model does not count is not there."""
 
-    tokens: int
+    tokens: Annotated[int, Field(description="All that were read and made")]
     items: int | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    pages: int | None = None
+    images: int | None = None
+    audio_ms: int | None = None
 
 
 class Urls(Reply):
@@ -120,14 +125,101 @@ class Vector(Reply):
     scale: float | None = None
 
 
+class Sparse(Reply):
+    """A sparse vector: the `values` at the rising `indices`, and zero at all others of `dims`."""
+
+    dims: int
+    dtype: Literal["float32", "float16"]
+    indices: Annotated[list[int] | str, Field(description="With base64 little-endian int32")]
+    values: list[float] | str
+
+
+class Multivector(Reply):
+    """One vector for each token or patch, row by row."""
+
+    token_dims: int
+    num_tokens: int
+    dtype: Literal["float32", "float16", "int8", "uint8", "binary", "ubinary"]
+    values: list[list[float]] | list[list[int]] | str
+    scale: float | None = None
+
+
+class Entity(Reply):
+    """A piece of the item's text: `text[start:end]` in Unicode code points."""
+
+    text: str
+    label: str
+    score: float
+    start: int
+    end: int
+
+
+class Relation(Reply):
+    """Two entities and what is between them."""
+
+    head: Entity
+    tail: Entity
+    relation: str
+    score: float
+
+
+class Classification(Reply):
+    """A label of the whole item."""
+
+    label: str
+    score: float
+
+
+class Detected(Reply):
+    """Something in an image."""
+
+    label: str
+    score: float
+    bbox: Annotated[
+        list[int],
+        Field(
+            min_length=4,
+            max_length=4,
+            description="left, top, width, height in pixels of the image as displayed (EXIF orientation applied)",
+        ),
+    ]
+
+
 class ResultItem(Reply):
-    """The outcome of one item, in the order of the request: its fields, or its error."""
+    """The outcome of one item, in the order of the request: the fields of its verb, or its error."""
 
     id: str | None = None
     dense: Vector | None = None
+    sparse: Sparse | None = None
+    multivector: Multivector | None = None
+    score: float | None = None
+    raw_score: Annotated[float | None, Field(description="Before the activation, where there is one")] = None
+    rank: Annotated[int | None, Field(description="Among the items of a score; 0 is the best")] = None
+    entities: list[Entity] | None = None
+    relations: list[Relation] | None = None
+    classifications: list[Classification] | None = None
+    objects: list[Detected] | None = None
+    data: Annotated[
+        dict[str, Any] | None, Field(description="A structure, a document, a page's text or a transcript")
+    ] = None
+    text: Annotated[str | None, Field(description="What was generated")] = None
+    finish_reason: Annotated[
+        str | None, Field(description="`stop`, or `length` where max_tokens or the context ended it")
+    ] = None
+    logprobs: list[dict[str, Any]] | None = None
+    tool_calls: list[dict[str, Any]] | None = None
     tokens: int | None = None
     truncated: bool | None = None
     error: StoredError | None = None
+
+
+class Score(Reply):
+    """One place of a ranking."""
+
+    index: Annotated[int, Field(description="The item's place in the request, from 0")]
+    item_id: str | None = None
+    score: float
+    rank: Annotated[int, Field(description="0 is the best")]
 
 
 class ResultObject(Reply):
@@ -138,6 +230,9 @@ class ResultObject(Reply):
     status: State
     model: str
     items: list[ResultItem]
+    scores: Annotated[
+        list[Score] | None, Field(description="Of a score: its items, best first, at most `top_n` of them")
+    ] = None
     usage: Usage | None
 
 

@@ -52,9 +52,10 @@ async def result(
     msgpack carries the bytes of vectors as they are stored, which is the fastest way to get them.
     """
     media = media_of(accept)
-    found = await services(request).database.run(read.result, job_id(id), CALLER)
+    it = services(request)
+    found = await it.database.run(read.result, job_id(id), CALLER)
     end = End(found.job, found.rows)
-    body = result_of(end, media, encoding)
+    body = result_of(it, end, media, encoding)
     job = found.job
     if job.state is State.SUCCEEDED and body is not None:
         return Response(dumps(body, media), media_type=media.value)

@@ -1,16 +1,19 @@
-"""No model at all: vectors made from a hash of the text. For tests, benchmarks, simulations and first steps.
+"""No model at all: vectors and scores made from hashes, capitalised words as entities. For tests and first steps.
 
-It is as heavy, slow and faulty as its load options declare, and otherwise costs nothing. The same text gives the same
-vector everywhere. Its tokens are words, and two for the special ones a real model would add.
+It is as heavy, slow and faulty as its load options declare, and otherwise costs nothing. The same item gives the same
+answer everywhere. Its tokens are words, and two for the special ones a real model would add. Of files it reads nothing
+but their bytes: they are hashed for a vector or a score, and an extraction tells their size and hash.
 """
 
 from __future__ import annotations
 
+import math
+import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +21,11 @@ from pydantic import Field
 
 from catalog.options import EncodeOptions
 from catalog.schema import CostCoefficients, Spec
+from catalog.terms import Verb
 from engine.adapters.base import Adapter, LoadOptions
-from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, TextTooLong
+from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, NotFinite, TextTooLong
 from engine.faults import AT_LOAD, AT_RESTORE, Fault, FaultRule, Faults, short_by_one
+from engine.findings import entity, score_of
 from engine.outputs import finish_vectors
 from engine.types import Batch, Entry, Footprint, Outcome, Output
 
@@ -132,14 +137,15 @@ class FakeAdapter(Adapter):
         self._interrupted.set()
 
     def run(self, batch: Batch) -> Sequence[Outcome]:
-        """A vector for each text, after the declared time and faults."""
+        """An answer for each item, after the declared time and faults."""
         texts = [text if isinstance(text := entry.item.payload.get("text"), str) else "" for entry in batch.entries]
         with self._lock:
             self._runs += 1
             rules = self._faults.due(self._runs, texts)
         self._compute(batch)
         self._faults.meet(rules, texts)
-        outcomes = self._encode(batch, rules)
+        read = [self._read(entry) for entry in batch.entries]
+        outcomes = self._answers(batch.verb, read, [rule for rule in rules if rule.kind is Fault.NAN])
         if short_by_one(rules):
             outcomes.pop()
         return outcomes
@@ -152,47 +158,54 @@ class FakeAdapter(Adapter):
         if self._interrupted.wait(units * self._options.seconds_per_cost):
             raise RuntimeError("interrupted")
 
-    def _encode(self, batch: Batch, rules: Sequence[FaultRule]) -> list[Outcome]:
-        outcomes: list[Outcome] = []
-        read: list[_Text] = []
-        for place, entry in enumerate(batch.entries):
-            text = self._read(place, entry)
-            if isinstance(text, EngineError):
-                outcomes.append(text)
-            else:
-                read.append(text)
-                outcomes.append(_UNSET)
-        matrix = self._vectors([text.hashed for text in read])
-        for rule in rules:
-            if rule.kind is Fault.NAN:
-                matrix[[rule.when_text is None or rule.when_text in text.hashed for text in read]] = np.nan
-        for text, vector in zip(read, finish_vectors(matrix, [text.options for text in read]), strict=True):
-            if isinstance(vector, dict):
-                outcomes[text.place] = Output({"dense": vector}, text.tokens, text.truncated)
-            else:
-                outcomes[text.place] = vector
-        return outcomes
+    def _answers(self, verb: Verb, read: Sequence[_Read | EngineError], spoilt: Sequence[FaultRule]) -> list[Outcome]:
+        readable = [one for one in read if isinstance(one, _Read)]
+        nan = [any(rule.when_text is None or rule.when_text in one.text for rule in spoilt) for one in readable]
+        found: list[Outcome]
+        match verb:
+            case Verb.SCORE:
+                found = [NotFinite() if bad else one.told(_score(one)) for one, bad in zip(readable, nan, strict=True)]
+            case Verb.EXTRACT:
+                found = [one.told(_found(one)) for one in readable]
+            case _:
+                found = self._encoded(readable, nan)
+        answers = iter(found)
+        return [next(answers) if isinstance(one, _Read) else one for one in read]
 
-    def _read(self, place: int, entry: Entry) -> _Text | EngineError:
-        text = entry.item.payload.get("text")
-        if not isinstance(text, str):
+    def _encoded(self, read: Sequence[_Read], nan: Sequence[bool]) -> list[Outcome]:
+        matrix = self._vectors([one.prefix + one.hashed for one in read])
+        matrix[list(nan)] = np.nan
+        options = [one.options if isinstance(one.options, EncodeOptions) else _PLAIN for one in read]
+        vectors = finish_vectors(matrix, options)
+        return [
+            one.told({"dense": vector}) if isinstance(vector, dict) else vector
+            for one, vector in zip(read, vectors, strict=True)
+        ]
+
+    def _read(self, entry: Entry) -> _Read | EngineError:
+        payload, options = entry.item.payload, entry.work.options
+        text = payload.get("text", "")
+        files = _files(payload)
+        query = payload.get("query", {})
+        if not isinstance(text, str) or not (files or "text" in payload):
             return ItemRejected("The item has no text.")
-        given = entry.work.options
-        options = given if isinstance(given, EncodeOptions) else _PLAIN
-        words = text.split()
+        words = f"{query.get('text', '')} {text}".split()
         tokens = len(words) + _SPECIAL_TOKENS
-        truncated = tokens > self.spec.max_length
-        if truncated and not options.truncate:
+        # What is extracted from a long text is found in all of it.
+        truncated = tokens > self.spec.max_length and entry.work.verb is not Verb.EXTRACT
+        if truncated and not getattr(options, "truncate", True):
             most = self.spec.max_length
             return TextTooLong(f"The text has {tokens} tokens, the model reads {most}; shorten it or allow truncation.")
         if truncated:
             tokens = self.spec.max_length
-            text = " ".join(words[: max(tokens - _SPECIAL_TOKENS, 0)])
-        if options.prompt is not None:
-            text = self._prompts.get(options.prompt, "") + text
-        elif options.instruction is not None:
-            text = f"{options.instruction} {text}"
-        return _Text(place, text, tokens, truncated, options)
+            text = " ".join(text.split()[: max(tokens - _SPECIAL_TOKENS, 0)])
+        return _Read(text, files, _text_and_files(query), self._prefix(options), tokens, truncated, options)
+
+    def _prefix(self, options: object) -> str:
+        if isinstance(options, EncodeOptions) and options.prompt is not None:
+            return self._prompts.get(options.prompt, "")
+        instruction = getattr(options, "instruction", None)
+        return f"{instruction} " if instruction is not None else ""
 
     def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Numbers in [-1, 1) by a counter-based generator (splitmix64) that each text's hash seeds."""
@@ -204,15 +217,70 @@ class FakeAdapter(Adapter):
         return np.asarray(whole / np.float32(2**23) - np.float32(1), dtype=np.float32)
 
 
-class _Text(NamedTuple):
-    """One readable item: its place in the batch, what is hashed, and what its output says of it."""
+class _Read(NamedTuple):
+    """One readable item: its text, the hashes of its files, what it is scored against, and what its output says."""
 
-    place: int
-    hashed: str
+    text: str
+    files: Mapping[str, list[dict[str, Any]]]
+    query: str
+    prefix: str
     tokens: int
     truncated: bool
-    options: EncodeOptions
+    options: object
+
+    @property
+    def hashed(self) -> str:
+        """What stands for the item in a hash."""
+        return _joined(self.text, self.files)
+
+    def told(self, fields: Mapping[str, Any]) -> Output:
+        """The item's output."""
+        images = len(self.files.get("images", ()))
+        return Output(fields, self.tokens, self.truncated, {"images": images} if images else {})
 
 
+def _files(payload: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Size and hash of each file of an item, by what kind it is."""
+    sent = {"images": payload.get("images", [])}
+    sent |= {name: [payload[name]] for name in ("audio", "document") if name in payload}
+    return {
+        name: [
+            {"bytes": len(one["data"]), "blake2b": blake2b(one["data"], digest_size=16).hexdigest()} for one in files
+        ]
+        for name, files in sent.items()
+        if files
+    }
+
+
+def _text_and_files(payload: Mapping[str, Any]) -> str:
+    return _joined(str(payload.get("text", "")), _files(payload))
+
+
+def _joined(text: str, files: Mapping[str, list[dict[str, Any]]]) -> str:
+    return " ".join([text, *(one["blake2b"] for found in files.values() for one in found)]) if files else text
+
+
+def _score(one: _Read) -> dict[str, float]:
+    """A probability that is the same for the same pair, and the logit it comes from."""
+    share = (_hash(f"{one.prefix}{one.query}\n{one.hashed}") + 0.5) / 2**32
+    return {"score": score_of(share), "raw_score": score_of(math.log(share / (1 - share)))}
+
+
+def _found(one: _Read) -> dict[str, Any]:
+    """Capitalised words, each with one of the labels that were asked for, and what files came with the text."""
+    labels = getattr(one.options, "labels", None) or ("name",)
+    least = getattr(one.options, "threshold", None) or 0.0
+    entities = [
+        entity(one.text, labels[_hash(word[0]) % len(labels)], score, word.start(), word.end())
+        for word in _WORD.finditer(one.text)
+        if word[0][0].isupper() and (score := 0.5 + _hash(word[0]) / 2**33) >= least
+    ]
+    return {"entities": entities} | ({"data": dict(one.files)} if one.files else {})
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).digest())
+
+
+_WORD = re.compile(r"[^\W\d_]\w*")
 _PLAIN = EncodeOptions()
-_UNSET = Output({})

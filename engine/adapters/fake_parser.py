@@ -76,7 +76,7 @@ class FakeParserAdapter(Adapter):
             self._runs += 1
             rules = self._faults.due(self._runs, texts)
         outcomes = [self._parse(entry) for entry in batch.entries]
-        pages = sum(len(outcome.fields["pages"]) for outcome in outcomes if isinstance(outcome, Output))
+        pages = sum(outcome.tokens for outcome in outcomes if isinstance(outcome, Output))
         if self._options.page_seconds and self._interrupted.wait(pages * self._options.page_seconds):
             raise RuntimeError("interrupted")
         self._faults.meet(rules, texts)
@@ -92,4 +92,5 @@ class FakeParserAdapter(Adapter):
         if len(pages) > self.spec.max_length:
             most = self.spec.max_length
             return TextTooLong(f"The document has {len(pages)} pages, the model reads {most}; send fewer.")
-        return Output({"pages": [{"words": page.split()} for page in pages]}, tokens=len(pages))
+        found = {"text": text, "pages": [{"words": page.split()} for page in pages]}
+        return Output({"data": found}, tokens=len(pages), usage={"pages": len(pages)})

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from catalog.errors import RoostError
-from engine.errors import EngineError
-from engine.types import Finished, Outcome, Spent
+from engine.errors import EngineError, NotFinite
+from engine.types import Finished, Outcome, Output, Spent
 from tasks.child.hand import Held
 from tasks.errors import AllItemsFailed, DeadlinePassed, as_data
 from tasks.jobs import State
 from tasks.messages import Completion, Submission
-from tasks.results import pack_rows
+from tasks.results import finite, pack_rows
 from tasks.retries import delay_s, tries_again
 
 
@@ -111,6 +111,8 @@ def _rows(
     for index, item in enumerate(held.items):
         row: dict[str, Any] = {"id": item["id"]} if "id" in item else {}
         outcome = outcomes.get(index)
+        if isinstance(outcome, Output) and not finite(outcome.fields):
+            outcome = NotFinite()
         fault = held.job.faults.get(index) if outcome is None else None
         if outcome is not None and not isinstance(outcome, RoostError):
             row.update(outcome.fields)

@@ -11,6 +11,7 @@ import pytest
 from api.media import Media, dumps
 from api.results import Encoding, encoding_of, result_object, rows_of
 from catalog.options import EncodeOptions, OutputDtype
+from engine.multivectors import finish_multivector
 from engine.outputs import finish_vectors
 from tasks.errors import InvalidRequest
 from tasks.results import pack_rows
@@ -84,3 +85,56 @@ def test_encodings_are_named() -> None:
     assert encoding_of("base64") is Encoding.BASE64
     with pytest.raises(InvalidRequest, match="'float' or 'base64'"):
         encoding_of("hex")
+
+
+SPARSE = {
+    "dims": 30_000,
+    "dtype": "float32",
+    "indices": np.array([7, 29_999], dtype="<i4").tobytes(),
+    "values": np.array([0.5, 1.25], dtype="<f4").tobytes(),
+}
+ROWS = np.array([[1.0, -2.0, 3.0], [0.5, 0.0, -1.0]], dtype=np.float32)
+
+
+def test_a_sparse_vector_is_told_by_its_indices_and_values() -> None:
+    assert shown({"sparse": SPARSE})["sparse"] == {**SPARSE, "indices": [7, 29_999], "values": [0.5, 1.25]}
+    packed = shown({"sparse": SPARSE}, encoding=Encoding.BASE64)["sparse"]
+    assert {name: base64.b64decode(packed[name]) for name in ("indices", "values")} == {
+        name: SPARSE[name] for name in ("indices", "values")
+    }
+    assert shown({"sparse": SPARSE}, Media.MSGPACK)["sparse"] == SPARSE
+
+
+def test_a_sparse_vector_may_be_empty() -> None:
+    empty = {**SPARSE, "indices": b"", "values": b""}
+    assert shown({"sparse": empty})["sparse"] == {**SPARSE, "indices": [], "values": []}
+
+
+@pytest.mark.parametrize("dtype", [OutputDtype.FLOAT32, OutputDtype.FLOAT16, OutputDtype.INT8])
+def test_a_multivector_is_told_row_by_row(dtype: OutputDtype) -> None:
+    vectors = finish_multivector(ROWS, dtype)
+    assert isinstance(vectors, dict)
+    kind = {OutputDtype.FLOAT32: "<f4", OutputDtype.FLOAT16: "<f2", OutputDtype.INT8: "i1"}[dtype]
+    found = shown({"multivector": vectors})["multivector"]
+    assert (found["num_tokens"], found["token_dims"]) == (2, 3)
+    assert np.array(found["values"], dtype=kind).tobytes() == vectors["values"]
+    assert np.array(found["values"]).shape == (2, 3)
+    packed = shown({"multivector": vectors}, encoding=Encoding.BASE64)["multivector"]
+    assert base64.b64decode(packed["values"]) == vectors["values"]
+    assert shown({"multivector": vectors}, Media.MSGPACK)["multivector"] == vectors
+
+
+def test_a_multivector_may_be_empty() -> None:
+    empty = {"token_dims": 3, "num_tokens": 0, "dtype": "float32", "values": b""}
+    assert shown({"multivector": empty})["multivector"]["values"] == []
+
+
+def test_a_map_of_findings_that_has_values_is_no_array() -> None:
+    row = {"data": {"values": ["a", "b"], "dtype": "x"}}
+    assert shown(row) == row
+
+
+def test_a_ranking_stands_beside_the_items() -> None:
+    scores = [{"index": 0, "score": 0.5, "rank": 0}]
+    assert result_object("j", "succeeded", "m", None, [], scores)["scores"] == scores
+    assert "scores" not in result_object("j", "succeeded", "m", None, [])

@@ -104,7 +104,7 @@ def test_a_document_is_parsed(make_engine: MakeEngine, recorder: Recorder, docum
     engine.submit([work])
     first, second = recorder.results(work)[0].outcomes
     assert isinstance(first, Output)
-    assert [page["words"] for page in first.fields["pages"]] == [["one", "two"], ["three"]]
+    assert [page["words"] for page in first.fields["data"]["pages"]] == [["one", "two"], ["three"]]
     assert isinstance(second, Output)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import threading
@@ -11,10 +12,12 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from catalog.options import EncodeOptions
+from catalog.loader import Catalog
+from catalog.options import EncodeOptions, parse_options
 from catalog.schema import CostCoefficients, Spec
+from catalog.terms import Lane, Verb
 from engine.adapters.fake import FakeAdapter, FakeOptions
-from engine.errors import ItemRejected, LoadFailed, LoadReason, TextTooLong
+from engine.errors import ItemRejected, LoadFailed, LoadReason, NotFinite, TextTooLong
 from engine.types import Batch, Entry, Footprint, Item, Outcome, Output, Work
 
 MakeWork = Callable[..., Work]
@@ -177,3 +180,64 @@ adapter.run(Batch(1, "m", Verb.ENCODE, (Entry(work, item),)))
 def test_a_typo_in_a_load_option_is_refused() -> None:
     with pytest.raises(ValidationError, match="byte"):
         FakeOptions.model_validate({"byte": 1})
+
+
+def answered(verb: Verb, *payloads: dict[str, Any], load: dict[str, Any] | None = None, **options: Any) -> list[Any]:
+    spec = Catalog.load().find("roost/fake").spec
+    made = FakeAdapter(spec, FakeOptions.model_validate(load or {}), None, "fake")
+    given = parse_options(spec, verb, {}, options)
+    entries = []
+    for index, payload in enumerate(payloads):
+        item = Item(0, payload, 8, 1.0)
+        entries.append(Entry(Work(str(index), "m", verb, (item,), given, Lane.INTERACTIVE, 5, 0.0), item))
+    return list(made.run(Batch(1, "m", verb, tuple(entries))))
+
+
+def test_a_score_follows_from_the_pair_alone_and_equal_texts_score_equally() -> None:
+    pairs = [{"text": text, "query": {"text": query}} for query in ("q", "r") for text in ("a", "b", "a")]
+    scores = [one.fields["score"] for one in answered(Verb.SCORE, *pairs)]
+    assert scores[0] == scores[2] == answered(Verb.SCORE, pairs[0])[0].fields["score"]
+    assert len(set(scores)) == 4
+    assert all(0 < score < 1 for score in scores)
+
+
+def test_a_score_has_the_logit_that_it_comes_from() -> None:
+    (found,) = answered(Verb.SCORE, {"text": "a", "query": {"text": "q"}})
+    assert 1 / (1 + math.exp(-found.fields["raw_score"])) == pytest.approx(found.fields["score"], abs=1e-5)
+
+
+def test_a_score_that_is_no_number_is_its_items_error_alone() -> None:
+    spoilt = {"faults": [{"kind": "nan", "when_text": "SPOILT"}]}
+    pairs = [{"text": text, "query": {"text": "q"}} for text in ("a", "SPOILT", "c")]
+    found = answered(Verb.SCORE, *pairs, load=spoilt)
+    assert [type(one) for one in found] == [Output, NotFinite, Output]
+
+
+def test_entities_are_capitalised_words_by_code_points() -> None:
+    text = "İstanbul, \U0001f468‍\U0001f469‍\U0001f467 and e\u0301 before \U0001d400da. ada left Rome."
+    (found,) = answered(Verb.EXTRACT, {"text": text}, labels=["name", "place"])
+    entities = found.fields["entities"]
+    assert [one["text"] for one in entities] == ["İstanbul", "\U0001d400da", "Rome"]
+    assert all(text[one["start"] : one["end"]] == one["text"] for one in entities)
+    assert {one["label"] for one in entities} <= {"name", "place"}
+
+
+def test_nothing_is_found_in_a_blank_text_and_all_of_a_long_one_is_read() -> None:
+    blank, long = answered(Verb.EXTRACT, {"text": " "}, {"text": "word " * 10_000 + "Ada"})
+    assert blank.fields == {"entities": []}
+    assert [one["start"] for one in long.fields["entities"]] == [50_000]
+    assert not long.truncated
+
+
+def test_files_are_told_by_size_and_hash() -> None:
+    png = {"data": b"\x00\xff" * 50}
+    (found,) = answered(Verb.EXTRACT, {"images": [png, {"data": b"x"}], "document": png})
+    told = found.fields["data"]
+    assert [one["bytes"] for one in told["images"]] == [100, 1]
+    assert told["document"][0] == told["images"][0] != told["images"][1]
+    assert found.usage == {"images": 2}
+
+
+def test_items_that_differ_in_their_files_alone_have_vectors_of_their_own() -> None:
+    one, other, same = answered(Verb.ENCODE, *({"images": [{"data": data}]} for data in (b"a", b"b", b"a")))
+    assert one.fields == same.fields != other.fields

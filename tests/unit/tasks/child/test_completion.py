@@ -226,3 +226,13 @@ def test_a_message_that_was_sent_again_was_in_the_queue_since_its_job_was_accept
     found = timings(job, Spent(), engine_got=1005.0, engine_left=1005.0, wall=1005.0)
     assert found["admit_ms"] == 0.0
     assert found["queue_ms"] == pytest.approx(5_000.0)
+
+
+def test_an_item_whose_answer_json_cannot_hold_fails_alone() -> None:
+    one = held([{"text": "a"}, {"text": "b"}, {"text": "c"}])
+    outcomes: list[Outcome] = [Output({"score": score}, 3) for score in (0.5, float("nan"), 0.25)]
+    done = finished(one, outcomes)
+    rows = unpack_rows(done.result or b"")
+    assert (done.state, done.items_failed) == ("succeeded", 1)
+    assert [row.get("score") for row in rows] == [0.5, None, 0.25]
+    assert rows[1]["error"]["code"] == "not_finite"
