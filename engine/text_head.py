@@ -11,7 +11,7 @@ may keep between calls, rescaled rotary positions, is put under a lock.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -44,20 +44,20 @@ _FLOOR_ELSEWHERE = 8192
 class TextHeadAdapter(TorchAdapter):
     """A tokenizer and a model with a head. A family says which head, and what the logits mean.
 
-    `tokenizer`, `layout` and `config` are there between `load` and `unload`. `keep_end` tells that long texts lose
-    their beginning.
+    `lock` is held while it computes. `tokenizer`, `layout` and `keep_end` are there between `load` and `unload`.
+    `keep_end` tells that long texts lose their beginning.
     """
 
     reentrant = True
     head: ClassVar[str]
-    """The class of transformers that reads the folder."""
+    """The class of transformers that reads a folder, where that is one for the whole family."""
 
     unused: ClassVar[tuple[str, ...]] = ()
     """Options of the verb that mean nothing to this family: an item that comes with one is refused."""
 
     def __init__(self, spec: Spec, options: LoadOptions, folder: Path | None, device: str) -> None:
         super().__init__(spec, options, folder, device)
-        self._lock: AbstractContextManager[Any] = nullcontext()
+        self.lock: AbstractContextManager[Any] = nullcontext()
         self._forget()
 
     def _forget(self) -> None:
@@ -105,7 +105,7 @@ class TextHeadAdapter(TorchAdapter):
         tokenizer: Any = transformers.AutoTokenizer.from_pretrained(
             root, local_files_only=True, trust_remote_code=False
         )
-        model, info = getattr(transformers, self.head).from_pretrained(
+        model, info = getattr(transformers, self.head_class()).from_pretrained(
             root,
             local_files_only=True,
             trust_remote_code=False,
@@ -132,10 +132,14 @@ class TextHeadAdapter(TorchAdapter):
             pad_left=tokenizer.padding_side == "left",
         )
         self.keep_end = tokenizer.truncation_side == "left"
-        self._lock = threading.Lock() if rescales(model.config) else nullcontext()
+        self.lock = threading.Lock() if rescales(model.config) else nullcontext()
         self.understand(model, tokenizer)
         read: torch.nn.Module = model
         return read
+
+    def head_class(self) -> str:
+        """The class of transformers that reads these files."""
+        return self.head
 
     def understand(self, model: Any, tokenizer: Any) -> None:
         """Take from the model and its tokenizer what the family needs besides. Raises LoadFailed where it misfits."""
@@ -151,27 +155,23 @@ class TextHeadAdapter(TorchAdapter):
         for places in alike(lengths, room):
             own = [rows[place] for place in places]
             doing = f"a pass of {len(own)} texts padded to {lengths[places[0]]} tokens"
-            values = self.within_memory(doing, lambda own=own: self._pass(own))  # type: ignore[misc]
+            values = self.within_memory(doing, lambda own=own: self.one_pass(own))  # type: ignore[misc]
             found.update(zip(places, values, strict=True))
         return [found[place] for place in range(len(rows))]
 
-    def _pass(self, rows: Sequence[Tokens]) -> list[Logits]:
+    def one_pass(self, rows: Sequence[Tokens]) -> list[Logits]:
+        """The logits of rows that go through together."""
         import torch
 
         arrays = {name: torch.from_numpy(array).to(self.device) for name, array in pad(rows, self.layout).items()}
-        with torch.inference_mode(), self._lock:
-            values = self.compute(self.ready(), arrays).float().cpu().numpy()
+        with torch.inference_mode(), self.lock:
+            values = self.ready()(**arrays).logits.float().cpu().numpy()
         if values.ndim == 2:
             return list(values)
         longest = values.shape[1]
         left = self.layout.pad_left
         sizes = [len(row.ids) for row in rows]
         return [row[longest - size :] if left else row[:size] for row, size in zip(values, sizes, strict=True)]
-
-    def compute(self, module: torch.nn.Module, arrays: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """The logits of a padded pass, of shape (rows, labels) or (rows, tokens, labels)."""
-        logits: torch.Tensor = module(**arrays).logits
-        return logits
 
     def refusal(self, options: Any) -> ItemRejected | None:
         """Why items with these options are refused, if they are."""
