@@ -202,9 +202,8 @@ def test_a_word_too_long_for_the_model_is_said() -> None:
 
 def test_an_item_without_labels_or_with_labels_that_cannot_be_read_is_refused_alone(span: GlinerAdapter) -> None:
     many = [f"a label of quite some length, number {index}" for index in range(60)]
-    found = run(
-        span, ["Ada", "Ada", "Ada"], ExtractOptions(), ExtractOptions(labels=many), ExtractOptions(labels=["x"])
-    )
+    asked = [ExtractOptions(), ExtractOptions(labels=many), ExtractOptions(labels=["x", "<<ENT>>"])]
+    found = run(span, ["Ada"] * 4, *asked, ExtractOptions(labels=["x"]))
     assert isinstance(found[0], ItemRejected)
     assert found[0].param == "options.labels"
     assert isinstance(found[1], ItemRejected)
