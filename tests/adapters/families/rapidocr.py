@@ -50,7 +50,7 @@ def reference(folder: Path | None, items: Sequence[Payload], device: str) -> lis
     from PIL import Image
     from rapidocr import RapidOCR
 
-    library = RapidOCR(params={"Global.log_level": "error"})
+    library: Any = RapidOCR(params={"Global.log_level": "error"})
     found = []
     for item in items:
         image = Image.open(io.BytesIO(item["images"][0]["data"])).convert("RGB")
