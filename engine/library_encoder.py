@@ -166,7 +166,7 @@ class LibraryEncoderAdapter(TorchAdapter):
         model.model_card_data.model = None
         refuse_random(self.spec.id, model, module_weights(self.files, 1))
         for part in model.modules():
-            config = getattr(part, "config", None)
+            config: Any = getattr(part, "config", None)
             if getattr(config, "use_cache", False):
                 # A decoder that embeds would keep keys and values that nobody reads.
                 config.use_cache = False

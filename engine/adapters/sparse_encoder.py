@@ -81,7 +81,7 @@ class SparseEncoderAdapter(LibraryEncoderAdapter):
 
         modules = list(model)
         if isinstance(modules[0], Router):
-            routes = modules[0].sub_modules
+            routes: Any = modules[0].sub_modules
             if set(routes) != {"query", "document"}:
                 message = f"{self.spec.id} leads to {', '.join(routes)}; this family knows query and document."
                 raise LoadFailed(message, LoadReason.CONFIG)
@@ -198,7 +198,7 @@ def _step(module: Any, most: int | None) -> Callable[[Features], Features]:
             | {"sentence_embedding": pooled(features["token_embeddings"], features["attention_mask"], twice=twice)}
         )
     if most is not None and "max_active_dims" in getattr(module, "forward_kwargs", ()):
-        return lambda features: module(features, max_active_dims=most)  # type: ignore[no-any-return]
+        return lambda features: module(features, max_active_dims=most)
     found: Callable[[Features], Features] = module
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -97,7 +98,9 @@ def test_a_model_that_is_not_what_its_yaml_says_is_refused(device: str) -> None:
 
 
 @pytest.mark.parametrize("activation", ["relu", "log1p_relu"])
-def test_pooling_before_the_activation_equals_the_librarys_after_it(activation: str) -> None:
+def test_pooling_before_the_activation_equals_the_librarys_after_it(
+    activation: Literal["relu", "log1p_relu"],
+) -> None:
     logits = torch.randn(3, 5, 40, generator=torch.Generator().manual_seed(5)) * 3
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 1, 1, 1]])
     library = SpladePooling("max", activation_function=activation).eval()
