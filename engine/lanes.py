@@ -240,6 +240,8 @@ class Lanes:
             return None
         adapter = means.residency.there(name)
         bounds = means.roster.bounds(name, padded=adapter is None or not adapter.unpadded)
+        if adapter is not None and adapter.most_items:
+            bounds = replace(bounds, items=min(bounds.items, adapter.most_items))
         per_token = means.residency.per_token(name)
         if not per_token:
             return bounds

@@ -50,6 +50,9 @@ class Adapter(ABC):
     unpadded: bool = False
     """Whether the loaded model computes the real tokens of a batch alone, whatever their lengths; true after `load`."""
 
+    most_items: int = 0
+    """How many items a batch may have at most, 0 for any number: for items each of which may take all of its time."""
+
     def __init__(self, spec: Spec, options: LoadOptions, folder: Path | None, device: str) -> None:
         self.spec = spec
         self.load_options = options

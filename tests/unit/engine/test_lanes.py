@@ -57,3 +57,13 @@ def test_a_lane_that_meets_what_is_no_exception_gives_the_device_up(
     engine.submit([now_work()])
     recorder.until(lambda: bool(recorder.lost))
     assert engine.snapshot().lost
+
+
+def test_a_family_bounds_how_many_items_a_batch_may_have(
+    make_engine: MakeEngine, recorder: Recorder, now_work: MakeWork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeAdapter, "most_items", 2)
+    work = now_work(*(f"text {i}" for i in range(5)))
+    make_engine().submit([work])
+    recorder.results(work)
+    assert sorted(len(batch.entries) for batch in recorder.started) == [1, 2, 2]
