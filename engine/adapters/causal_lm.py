@@ -1,0 +1,93 @@
+"""Decoder models of transformers that go on with a text: chat models and others.
+
+Many sequences are in one forward pass, each as long as it is, wherever the model's layers allow that; others are
+computed one by one. What a model is able to do is found out by trial at its load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import ItemRejected, LoadFailed, LoadReason
+from engine.generation.adapter import GenerationAdapter, GenerationOptions, Prompt
+from engine.generation.chat import Chat, conversation, flattened
+from engine.readings import text_of
+from engine.types import Entry
+
+if TYPE_CHECKING:
+    import torch
+
+    from engine.generation.decoding import Decoder
+
+
+class CausalLmOptions(GenerationOptions):
+    """How the weights are held."""
+
+
+class CausalLmAdapter(GenerationAdapter):
+    """One decoder with its tokenizer."""
+
+    options = CausalLmOptions
+    _tokenizer: Any = None
+    _chat: Chat | None = None
+
+    def read(self) -> torch.nn.Module:
+        """The library's model, with its tokenizer and chat template."""
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        self._tokenizer = AutoTokenizer.from_pretrained(str(self.files), local_files_only=True, trust_remote_code=False)
+        if getattr(self._tokenizer, "backend_tokenizer", None) is None:
+            raise LoadFailed(f"{self.spec.id} has no tokenizer.json, which this family needs.", LoadReason.CONFIG)
+        self._chat = Chat(self._tokenizer)
+        module: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
+            str(self.files),
+            dtype=getattr(torch, self.dtype),
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+        )
+        return module
+
+    def forget(self) -> None:
+        """Drop the tokenizer, too."""
+        super().forget()
+        self._tokenizer = self._chat = None
+
+    def tokenizer_of(self) -> Any:
+        """The library's tokenizer."""
+        return self._tokenizer
+
+    def choose_decoder(self, module: Any) -> Decoder:
+        """All in one row, if the model gives the same logits so."""
+        from engine.generation.decoding import LibraryDecoder, try_packed
+
+        packed = try_packed(module, self.device, self.spec.max_length, plain_words(self._tokenizer))
+        return packed or LibraryDecoder(module, self.device)
+
+    def prompt_of(self, entry: Entry) -> Prompt | ItemRejected:
+        """The chat template filled in, or the text itself where it is asked for or there is no template."""
+        assert self._chat is not None, "join follows load"
+        payload: Mapping[str, Any] = entry.item.payload
+        options = entry.work.options
+        templated = getattr(self._tokenizer, "chat_template", None) is not None
+        if "messages" not in payload and (options.raw or not templated):
+            text = text_of(payload)
+            return text if isinstance(text, ItemRejected) else Prompt(self._chat.raw(text))
+        if not templated:
+            return ItemRejected("This model has no chat template: send a text.", param="messages")
+        if options.raw:
+            return ItemRejected("'raw' goes with a text, not with messages.", param="options.raw")
+        messages = conversation(payload)
+        turns = messages if isinstance(messages, ItemRejected) else flattened(messages)
+        if isinstance(turns, ItemRejected):
+            return turns
+        rendered = self._chat.render(turns, options)
+        return rendered if isinstance(rendered, ItemRejected) else Prompt(self._chat.ids(rendered))
+
+
+def plain_words(tokenizer: Any) -> list[int]:
+    """Ids of tokens that are no control tokens: what a trial's texts are made of."""
+    added = tokenizer.backend_tokenizer.get_added_tokens_decoder()
+    return [index for index in range(tokenizer.backend_tokenizer.get_vocab_size()) if index not in added]

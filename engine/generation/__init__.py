@@ -1,0 +1,1 @@
+"""What families of generating torch models share: reading prompts, attention by sequence, choosing tokens, text."""
