@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import ItemRejected, LoadFailed, LoadReason
-from engine.generation.adapter import GenerationAdapter, GenerationOptions, Prompt
+from engine.generation.adapter import GenerationAdapter, GenerationOptions, Prompt, options_of
 from engine.generation.chat import Chat, conversation, flattened
 from engine.readings import text_of
 from engine.types import Entry
@@ -68,9 +68,10 @@ class CausalLmAdapter(GenerationAdapter):
 
     def prompt_of(self, entry: Entry) -> Prompt | ItemRejected:
         """The chat template filled in, or the text itself where it is asked for or there is no template."""
-        assert self._chat is not None, "join follows load"
+        if self._chat is None:
+            raise RuntimeError("join before load")
         payload: Mapping[str, Any] = entry.item.payload
-        options = entry.work.options
+        options = options_of(entry)
         templated = getattr(self._tokenizer, "chat_template", None) is not None
         if "messages" not in payload and (options.raw or not templated):
             text = text_of(payload)

@@ -23,7 +23,7 @@ from engine.generation.grammars import Grammars, Lock
 from engine.generation.lora import Lora, Loras, slot_bytes
 from engine.generation.telling import Telling
 from engine.generation.vocabulary import Vocabulary
-from engine.torch_adapter import FLOAT_BYTES, TorchAdapter, TorchOptions
+from engine.torch_adapter import FLOAT_BYTES, TorchAdapter, TorchOptions, module_bytes
 from engine.types import Entry, Footprint, Outcome, Output
 
 if TYPE_CHECKING:
@@ -60,7 +60,6 @@ class GeneratedSequence(TokenSequence):
         prompt: Prompt,
         most: int,
         *,
-        clipped: bool,
         memory: Memory,
         sampler: Sampler,
         telling: Telling,
@@ -69,7 +68,6 @@ class GeneratedSequence(TokenSequence):
     ) -> None:
         super().__init__(entry, len(prompt.ids), most)
         self.prompted = prompt
-        self.clipped = clipped
         self.memory: Memory | None = memory
         self.sampler = sampler
         self.telling = telling
@@ -83,26 +81,38 @@ class GeneratedSequence(TokenSequence):
     @property
     def options(self) -> GenerateOptions:
         """Its job's options."""
-        found = self.entry.work.options
-        assert isinstance(found, GenerateOptions), "the verb was checked"
-        return found
+        return options_of(self.entry)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a loaded model generates with. `reserved` are the bytes of its weights and of all LoRA slots."""
+
+    decoder: Decoder
+    vocabulary: Vocabulary
+    grammars: Grammars
+    loras: Loras
+    reserved: int
 
 
 class GenerationAdapter(TorchAdapter, StepAdapter):
-    """A generating model whose weights are one torch module. `decoder` and what follows are there after `load`."""
+    """A generating model whose weights are one torch module."""
 
     options = GenerationOptions
-    module: Any
 
     def __init__(self, spec: Spec, options: LoadOptions, folder: Path | None, device: str) -> None:
         super().__init__(spec, options, folder, device)
-        assert isinstance(options, GenerationOptions), "the family's own"
+        if not isinstance(options, GenerationOptions):
+            raise TypeError(f"{type(options).__name__} are not the options of a model that generates")
         self._lora_options = options
-        self.decoder: Decoder | None = None
-        self.vocabulary: Vocabulary | None = None
-        self.grammars: Grammars | None = None
-        self.loras: Loras | None = None
-        self.reserved = 0
+        self._loaded: Loaded | None = None
+
+    @property
+    def loaded(self) -> Loaded:
+        """What the model generates with, after `load`."""
+        if self._loaded is None:
+            raise RuntimeError("a step before load")
+        return self._loaded
 
     @abstractmethod
     def prompt_of(self, entry: Entry) -> Prompt | ItemRejected:
@@ -135,28 +145,27 @@ class GenerationAdapter(TorchAdapter, StepAdapter):
     def held(self) -> int | None:
         """The weights, and all LoRA slots, whether anything is in them or not."""
         bare = super().held()
-        return bare if not bare else self.reserved
+        return bare if not bare or self._loaded is None else self._loaded.reserved
 
     def warm_up(self) -> None:
         """Choose how sequences are fed, and make ready what they need."""
         import torch
 
-        tokenizer = self.tokenizer_of()
-        ends = end_tokens(self.module, tokenizer)
-        size = int(self.module.get_output_embeddings().weight.shape[0])
-        self.vocabulary = Vocabulary(tokenizer.backend_tokenizer, size, ends)
-        self.grammars = Grammars(self.vocabulary)
+        module, tokenizer = self.module, self.tokenizer_of()
+        if module is None:
+            raise RuntimeError("a warm-up without a model")
+        head: Any = getattr(module, "get_output_embeddings")()  # noqa: B009 - torch's own type does not know it
+        vocabulary = Vocabulary(tokenizer.backend_tokenizer, int(head.weight.shape[0]), end_tokens(module, tokenizer))
         with torch.inference_mode():
-            self.decoder = self.choose_decoder(self.module)
-        slot = self._slot_bytes()
-        self.loras = Loras(
-            self.module, self.spec.loras, self._lora_options.lora_slots, slot, getattr(torch, self.dtype)
-        )
-        self.reserved = (TorchAdapter.held(self) or 0) + self._lora_bytes()
+            decoder = self.choose_decoder(module)
+        slots, dtype = self._lora_options.lora_slots, getattr(torch, self.dtype)
+        loras = Loras(module, self.spec.loras, slots, self._slot_bytes(), dtype)
+        reserved = module_bytes(module) + self._lora_bytes()
+        self._loaded = Loaded(decoder, vocabulary, Grammars(vocabulary), loras, reserved)
 
     def forget(self) -> None:
         """Drop what `warm_up` has made."""
-        self.decoder = self.vocabulary = self.grammars = self.loras = None
+        self._loaded = None
 
     def join(self, entry: Entry) -> TokenSequence | EngineError:
         """The item's prompt as tokens, its grammar compiled, its LoRA read into host memory."""
@@ -164,12 +173,8 @@ class GenerationAdapter(TorchAdapter, StepAdapter):
         from engine.generation.decoding import Memory
         from engine.generation.sampling import Sampler
 
-        options = entry.work.options
-        assert isinstance(options, GenerateOptions), "the verb was checked"
-        assert self.vocabulary is not None, "join follows load"
-        assert self.grammars is not None, "join follows load"
-        assert self.loras is not None, "join follows load"
-        vocabulary = self.vocabulary
+        options, loaded = options_of(entry), self.loaded
+        vocabulary = loaded.vocabulary
         beyond = next((token for token in options.logit_bias or {} if int(token) >= vocabulary.size), None)
         if beyond is not None:
             message = f"'logit_bias' has the token {beyond}; the model has {vocabulary.size}."
@@ -184,17 +189,15 @@ class GenerationAdapter(TorchAdapter, StepAdapter):
             message = f"The prompt has {len(prompt.ids)} tokens; the model keeps {self.spec.max_length} in all."
             return TextTooLong(message)
         try:
-            lock = None if options.grammar is None else self.grammars.lock(options.grammar)
-            read = None if options.lora is None else self.loras.read(options.lora)
+            lock = None if options.grammar is None else loaded.grammars.lock(options.grammar)
+            read = None if options.lora is None else loaded.loras.read(options.lora)
         except EngineError as error:
             return error
-        asked = options.most(self.spec)
-        most = min(asked, room)
+        most = min(options.most(self.spec), room)
         return GeneratedSequence(
             entry,
             prompt,
             most,
-            clipped=most < asked,
             memory=Memory(SequenceCache(len(prompt.ids) + most)),
             sampler=Sampler(options, prompt.ids, vocabulary.ends),
             telling=Telling(vocabulary.decode, options.stops),
@@ -223,17 +226,16 @@ class GenerationAdapter(TorchAdapter, StepAdapter):
         """Give back its cache and its part in a LoRA slot."""
         own = _own(sequence)
         own.memory = None
-        if own.in_slot and self.loras is not None and own.options.lora is not None:
+        if own.in_slot and self._loaded is not None and own.options.lora is not None:
             own.in_slot = False
-            self.loras.release(own.options.lora)
+            self._loaded.loras.release(own.options.lora)
 
     def _seated(self, sequence: GeneratedSequence) -> bool:
         """Whether its LoRA is on the device; it waits where all slots are in use."""
         name = sequence.options.lora
         if name is None or sequence.in_slot:
             return True
-        assert self.loras is not None, "step follows load"
-        sequence.in_slot = self.loras.take(name, sequence.read_lora)
+        sequence.in_slot = self.loaded.loras.take(name, sequence.read_lora)
         if sequence.in_slot:
             sequence.read_lora = None
         return sequence.in_slot
@@ -244,19 +246,19 @@ class GenerationAdapter(TorchAdapter, StepAdapter):
         from engine.generation.decoding import Feed
 
         self.ready()
-        assert self.decoder is not None, "step follows load"
-        assert self.loras is not None, "step follows load"
+        decoder = self.loaded.decoder
         feeds: list[Feed] = []
         fed: list[GeneratedSequence] = []
         for part in parts:
             sequence = _own(part.sequence)
             if part.read > sequence.unread or (not part.read and sequence.unread):
                 raise ValueError("a step that reads what is not there, or makes before all is read")
-            assert sequence.memory is not None, "a sequence that has left"
+            if sequence.memory is None:
+                raise ValueError("a step of a sequence that has left")
             begin, end = sequence.fed, sequence.read + part.read
             if not part.read:
                 feeds.append(Feed(sequence.memory, [sequence.last]))
-            elif end < sequence.prompt and (self.decoder.whole or sequence.prompted.beside):
+            elif end < sequence.prompt and (decoder.whole or sequence.prompted.beside):
                 # All of it is computed with the last part.
                 continue
             else:
@@ -264,8 +266,8 @@ class GenerationAdapter(TorchAdapter, StepAdapter):
                 feeds.append(Feed(sequence.memory, ids, wanted=end == sequence.prompt, beside=beside))
             fed.append(sequence)
         with torch.inference_mode():
-            self.loras.use(lora)
-            logits = self.decoder.feed(feeds) if feeds else []
+            self.loaded.loras.use(lora)
+            logits = decoder.feed(feeds) if feeds else []
             chosen = self._choose(fed, logits)
         outcomes: list[Outcome | None] = []
         for part in parts:
@@ -311,21 +313,19 @@ class GenerationAdapter(TorchAdapter, StepAdapter):
 
         from engine.generation.sampling import logprobs_of
 
-        assert self.vocabulary is not None, "step follows load"
         own = row.float().cpu()
         allowed = None if sequence.lock is None else torch.from_numpy(sequence.lock.allowed())
         token = sequence.sampler.choose(own, allowed)
         sequence.sampler.took(token)
         options = sequence.options
         if options.logprobs:
-            sequence.logprobs.append(logprobs_of(own, token, options.top_logprobs, self.vocabulary))
+            sequence.logprobs.append(logprobs_of(own, token, options.top_logprobs, self.loaded.vocabulary))
         return token, sequence.lock is not None and sequence.lock.take(token)
 
     def _advance(self, sequence: GeneratedSequence, token: int, *, complete: bool) -> Output | None:
-        assert self.vocabulary is not None, "step follows load"
         sequence.made += 1
         sequence.last = token
-        ended = token in self.vocabulary.ends
+        ended = token in self.loaded.vocabulary.ends
         stopped = (not ended and sequence.telling.add(token)) or ended or complete
         if not stopped and sequence.made < sequence.most:
             sequence.said = sequence.telling.said
@@ -345,6 +345,14 @@ class GenerationAdapter(TorchAdapter, StepAdapter):
 
     def _lora_bytes(self) -> int:
         return self._slot_bytes() * min(self._lora_options.lora_slots, len(self.spec.loras))
+
+
+def options_of(entry: Entry) -> GenerateOptions:
+    """The options of an item's job."""
+    found = entry.work.options
+    if not isinstance(found, GenerateOptions):
+        raise TypeError(f"{type(found).__name__} are not options of generate")
+    return found
 
 
 def end_tokens(model: Any, tokenizer: Any) -> list[int]:

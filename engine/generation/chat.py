@@ -49,7 +49,7 @@ class Chat:
     def render(
         self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions, template: Any = None
     ) -> Rendered | ItemRejected:
-        """The conversation by the template, ready for the model's turn. `template` renders where it is not the tokenizer's."""
+        """The conversation by the template, before the model's turn. `template` renders it in place of the tokenizer."""
         own: list[Mapping[str, Any]] = [dict(message) for message in messages]
         more: dict[str, Any] = {}
         if options.tools:
@@ -63,8 +63,7 @@ class Chat:
             text = (template or self._tokenizer).apply_chat_template(
                 own, tokenize=False, add_generation_prompt=True, **more
             )
-        except Exception as error:
-            # Templates raise what they like of what they do not take, such as a system turn.
+        except Exception as error:  # noqa: BLE001 - templates raise what they like of what they do not take
             said = (str(error).strip().splitlines() or [type(error).__name__])[0]
             return ItemRejected(f"The model's chat template refuses this: {said[:300]}", param="messages")
         return Rendered(str(text), mark)

@@ -1,8 +1,8 @@
 """Two ways to have a decoder read and make tokens: all sequences in one packed row, or one at a time by the library.
 
-The first is faster and takes a prompt in pieces. Whether a model's layers can be served so is tried at its load, against
-the library's own answers; those of others, such as linear attention, keep the library's cache. Imports torch: never
-import this at the top of an adapter's module.
+The first is faster and takes a prompt in pieces. Whether a model's layers can be served so is tried at its load,
+against the library's own answers; those of others, such as linear attention, keep the library's cache. Imports torch:
+never import this at the top of an adapter's module.
 """
 
 from __future__ import annotations

@@ -7,13 +7,13 @@ torch and peft.
 from __future__ import annotations
 
 import logging
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalog.modelfolder import read_json
 from catalog.schema import LoraSource
 from engine.checkpoint import Shape, read_weights
 from engine.errors import EngineError, LoadFailed, LoadReason
@@ -136,15 +136,16 @@ class Loras:
         if size > self._slot:
             message = f"The LoRA {name} takes {size} bytes, a slot {self._slot}: raise the load option lora_rank."
             raise LoadFailed(message, LoadReason.CONFIG)
-        if read_json(folder / CONFIG).get("peft_type") != "LORA":
-            raise LoadFailed(f"{name} is no LoRA but another kind of adapter.", LoadReason.CONFIG)
         config = PeftConfig.from_pretrained(str(folder))
-        assert isinstance(config, LoraConfig), "its file says so"
+        if not isinstance(config, LoraConfig):
+            raise LoadFailed(f"{name} is no LoRA but another kind of adapter.", LoadReason.CONFIG)
         return Lora(name, config, load_file(folder / WEIGHTS))
 
     def _put(self, name: str, read: Lora) -> None:
         own = f"slot{self._count}"
         self._count += 1
+        # That there is more than one is what is wanted.
+        warnings.filterwarnings("ignore", message="Already found a `peft_config`")
         try:
             self._model.load_adapter(
                 peft_config=read.config, adapter_state_dict=dict(read.tensors), adapter_name=own, hotswap=False

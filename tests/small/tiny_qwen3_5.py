@@ -1,4 +1,4 @@
-"""A Qwen3.5 of random weights: three layers of four attend linearly, so that a sequence has a state in place of keys."""
+"""A Qwen3.5 of random weights: three layers of four attend linearly: a sequence has a state, not keys."""
 
 from __future__ import annotations
 

@@ -88,7 +88,9 @@ def answer(output: Output) -> Any:
     return {"text": output.fields["text"], "finish_reason": output.fields["finish_reason"]}
 
 
-def case(name: str, of: str, items: Callable[[], Sequence[Payload]], bad: Sequence[Payload] = BAD, **options: Any) -> Case:
+def case(
+    name: str, of: str, items: Callable[[], Sequence[Payload]], bad: Sequence[Payload] = BAD, **options: Any
+) -> Case:
     known = {key: value for key, value in options.items() if key in ("raw", "repetition_penalty")}
     return Case(
         name=name,
