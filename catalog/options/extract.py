@@ -28,6 +28,7 @@ class ExtractOptions(Options):
     """Options of `extract`; None leaves it to the model.
 
     `labels` are what to look for. `threshold` drops what scores lower. `output_schema` asks for fields in one object.
+    `classification_task` makes the labels classes of the whole text, under this name, where a model could do both.
     Of entities: `flat_ner` lets no two overlap, `multi_label` lets one span have several labels. Of classifications:
     `multi_label` scores each label by itself, `hypothesis_template` has `{}` where the label goes. Of objects:
     `box_threshold` and `text_threshold` as Grounding DINO has them (`score_threshold` is another name of `threshold`).
@@ -71,7 +72,7 @@ _FIELDS: dict[ExtractKind, frozenset[str]] = {
     ExtractKind.CLASSIFICATIONS: frozenset(
         {"labels", "threshold", "multi_label", "hypothesis_template", "top_k", "examples"}
     ),
-    ExtractKind.STRUCTURE: frozenset({"output_schema", "threshold"}),
+    ExtractKind.STRUCTURE: frozenset({"output_schema", "classification_task", "threshold"}),
     ExtractKind.OBJECTS: frozenset(
         {"labels", "threshold", "score_threshold", "box_threshold", "text_threshold", "top_k", "task"}
     ),
