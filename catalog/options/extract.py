@@ -40,6 +40,7 @@ class ExtractOptions(Options):
     threshold: Share | None = None
     instruction: Instruction | None = None
     output_schema: Tree | None = None
+    classification_task: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     flat_ner: bool = True
     multi_label: bool = False
     merge_adjacent_entities: bool = False
