@@ -8,21 +8,22 @@ the texts it gives are counted wherever the caller likes, and `price` makes the 
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 import orjson
 from pydantic import BaseModel
 
 from catalog.cost import MOST_MS, predict
-from catalog.errors import UnsupportedVerb
-from catalog.grammar import check_grammar
+from catalog.errors import InvalidOption, UnsupportedVerb
+from catalog.grammar import check_grammar, check_shape
 from catalog.lengths import media_length
-from catalog.loader import Catalog, Choice
+from catalog.loader import Choice
 from catalog.options import EncodeOptions, ExtractOptions, GenerateOptions, ScoreOptions, parse_options
 from catalog.schema import CostCoefficients, InputKind, Spec
 from catalog.terms import Verb
@@ -84,17 +85,20 @@ class Checked:
     chars: int
 
 
-def check(request: JobRequest, catalog: Catalog, limits: Limits) -> Checked:
+class Models(Protocol):
+    """Finds models by name; raises a CatalogError for one that it does not know."""
+
+    def find(self, name: str, /) -> Choice:
+        """The model and profile of a name."""
+
+
+def check(request: JobRequest, catalog: Models, limits: Limits) -> Checked:
     """The request against the catalog and the limits. Raises a CatalogError or a TaskError that names the field."""
     choice = catalog.find(request.model)
     spec = choice.spec
     if not spec.does(request.verb):
         raise UnsupportedVerb(_verb_message(spec, request.verb), param="verb")
-    asked = request.asked
-    options = parse_options(spec, request.verb, choice.run, asked)
-    _no_nul("options", asked)
-    if isinstance(options, GenerateOptions) and options.grammar is not None:
-        check_grammar(options.grammar)
+    options = _options(request, choice)
     retention_s = limits.default_retention_s if request.retention_s is None else request.retention_s
     if retention_s > limits.max_retention_s:
         raise InvalidRequest(
@@ -116,6 +120,30 @@ def check(request: JobRequest, catalog: Catalog, limits: Limits) -> Checked:
         retention_s=retention_s,
         chars=read.chars,
     )
+
+
+def _options(request: JobRequest, choice: Choice) -> BaseModel:
+    """The options of the verb. An error of one that has a field of its own in the request names that field."""
+    asked = request.asked
+    try:
+        options = parse_options(choice.spec, request.verb, choice.run, asked)
+        _no_nul("options", asked)
+        if isinstance(options, GenerateOptions) and options.grammar is not None:
+            check_grammar(options.grammar)
+        if isinstance(options, ExtractOptions) and _is_json_schema(options.output_schema):
+            check_shape(options.output_schema, "options.output_schema")
+    except (InvalidOption, InvalidRequest) as error:
+        where = error.param or ""
+        own = where.removeprefix("options.")
+        if getattr(request, re.split(r"[.\[]", own)[0], None) is not None and own != where:
+            raise type(error)(error.message.replace(repr(where), repr(own)), param=own) from None
+        raise
+    return options
+
+
+def _is_json_schema(schema: Mapping[str, Any] | None) -> bool:
+    """Whether it looks like one. Some models have a form of their own for what to fill in."""
+    return schema is not None and (schema.get("type") == "object" or isinstance(schema.get("properties"), dict))
 
 
 class _Read:
@@ -210,7 +238,7 @@ def price(
     new = options.most(choice.spec) if isinstance(options, GenerateOptions) else 0
     faults = dict(checked.faults)
     counted = list(checked.base)
-    shared = 0
+    shared = media_length(choice.spec, checked.query) if checked.query is not None else 0
     for place, count in zip(checked.places, counts.tokens, strict=True):
         if place == QUERY:
             shared += count

@@ -73,4 +73,14 @@ def _check_names(verb: str, sent: Mapping[str, Any], valid: Sequence[str]) -> No
 
 
 def _path(location: Sequence[str | int]) -> str:
-    return ".".join(str(part) for part in location)
+    """`("labels", 3)` as `labels[3]`. The branches of unions are in a location, too; they are no names of fields."""
+    out = ""
+    for part in location:
+        if isinstance(part, int):
+            out += f"[{part}]"
+        elif part.isidentifier() and part not in _PLAIN:
+            out += f".{part}" if out else part
+    return out
+
+
+_PLAIN = frozenset({"bool", "str", "int", "float"})

@@ -6,11 +6,23 @@ from typing import Any
 import msgpack
 import pytest
 
-from catalog.errors import InvalidOption, UnknownModel, UnsupportedVerb
+from catalog.errors import CatalogError, InvalidOption, RoostError, UnknownModel, UnsupportedVerb
+from catalog.lengths import TURN_TOKENS
 from catalog.loader import Catalog
-from catalog.schema import CostCoefficients, EncodeFacts, Profile, Spec, Tasks
+from catalog.schema import (
+    CostCoefficients,
+    EncodeFacts,
+    ExtractFacts,
+    ExtractKind,
+    GenerateFacts,
+    Profile,
+    ScoreFacts,
+    Spec,
+    Tasks,
+)
 from catalog.tokenizer import Counts
-from tasks.errors import InvalidRequest, LimitExceeded
+from tasks.errors import InvalidRequest, LimitExceeded, TaskError
+from tasks.inputs import read_inputs
 from tasks.messages import Submission
 from tasks.prepare import Checked, Limits, body_hash, check, check_key, job_id, price
 from tasks.request import parse_request
@@ -25,7 +37,7 @@ SPEC = Spec(
     max_length=100,
     profiles={"strict": Profile(run={"truncate": False})},
 )
-SCORER = Spec(id="org/scorer", family="fake", tasks=Tasks(score={}), parameters=0, max_length=100)
+SCORER = Spec(id="org/scorer", family="fake", tasks=Tasks(score=ScoreFacts()), parameters=0, max_length=100)
 CATALOG = Catalog([SPEC, SCORER])
 NOW = 1_700_000_000.25
 
@@ -201,3 +213,150 @@ def test_a_bad_idempotency_key_is_refused(key: str) -> None:
 def test_a_good_idempotency_key_passes() -> None:
     assert check_key("order 1/2") == "order 1/2"
     assert check_key(None) is None
+
+
+_GRAMMAR = "options.grammar.json_schema"
+GENERATOR = Spec(
+    id="org/writer",
+    family="fake",
+    tasks=Tasks(generate=GenerateFacts(max_new_tokens=20)),
+    parameters=0,
+    max_length=100,
+    inputs=("text", "messages", "image"),
+    image_length=30,
+)
+FINDER = Spec(
+    id="org/finder",
+    family="fake",
+    tasks=Tasks(extract=ExtractFacts(kinds=(ExtractKind.ENTITIES, ExtractKind.STRUCTURE))),
+    parameters=0,
+    max_length=100,
+)
+VERBS = Catalog([SPEC, SCORER, GENERATOR, FINDER])
+
+
+def of_verb(verb: str, model: str, counts: list[int], *, cost: CostCoefficients = COST, **fields: Any) -> Submission:
+    request = parse_request({"verb": verb, "model": model, **fields}, 10)
+    found = check(request, VERBS, LIMITS)
+    assert len(found.texts) == len(counts)
+    return price(found, Counts(counts, exact=True), now=NOW, cost=cost)
+
+
+def refusal(verb: str, model: str, **fields: Any) -> RoostError:
+    with pytest.raises((TaskError, CatalogError)) as caught:
+        check(parse_request({"verb": verb, "model": model, "items": ["a"], **fields}, 10), VERBS, LIMITS)
+    return caught.value
+
+
+def test_the_query_is_a_part_of_every_pair_and_is_written_once() -> None:
+    job = of_verb("score", "org/scorer", [7, 10, 20], query="what", items=["a", {"id": "b", "text": "c"}])
+    assert list(job.lengths) == [17, 27]
+    assert job.cost_ms == pytest.approx(4.0 + 17 + 27)
+    assert read_inputs(job.inputs) == [
+        {"text": "a", "query": {"text": "what"}},
+        {"id": "b", "text": "c", "query": {"text": "what"}},
+    ]
+    assert job.inputs.count(b"what") == 1
+
+
+def test_a_pair_over_the_models_length_is_cut_or_fails_alone() -> None:
+    pair: dict[str, Any] = {"query": "what", "items": ["a", "b"]}
+    assert list(of_verb("score", "org/scorer", [60, 60, 10], **pair).lengths) == [100, 70]
+    strict = of_verb("score", "org/scorer", [60, 60, 10], options={"truncate": False}, **pair)
+    assert strict.faults[0]["code"] == "text_too_long"
+    assert "120" in strict.faults[0]["message"]
+    assert list(strict.lengths) == [0, 70]
+
+
+@pytest.mark.parametrize("query", ["", " \n", {"id": "q", "text": "\t"}])
+def test_a_blank_query_refuses_the_whole(query: object) -> None:
+    error = refusal("score", "org/scorer", query=query)
+    assert (error.code, error.param) == ("empty_text", "query")
+
+
+def test_a_blank_item_of_a_score_fails_alone_and_one_of_an_extraction_does_not() -> None:
+    assert list(of_verb("score", "org/scorer", [3, 3], query="q", items=["", "a"]).faults) == [0]
+    job = of_verb("extract", "org/finder", [3], items=["", "a"])
+    assert not job.faults
+    assert list(job.lengths) == [1, 3]
+
+
+def test_a_long_text_of_an_extraction_is_never_too_long_and_costs_its_windows() -> None:
+    one, three = (of_verb("extract", "org/finder", [count], items=["a"]) for count in (100, 300))
+    assert list(three.lengths) == [100]
+    assert not three.faults
+    assert three.cost_ms == pytest.approx(3 * one.cost_ms)
+
+
+def test_new_tokens_are_a_part_of_the_price() -> None:
+    cost = CostCoefficients(base=0.0, per_token=1.0, per_new=10.0)
+    default = of_verb("generate", "org/writer", [5], cost=cost, items=["a"])
+    few = of_verb("generate", "org/writer", [5], cost=cost, items=["a"], options={"max_tokens": 3})
+    assert default.cost_ms == pytest.approx(5 + 20 * 10)
+    assert few.cost_ms == pytest.approx(5 + 3 * 10)
+
+
+def test_images_and_turns_count_beside_the_texts() -> None:
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image", "image": {"data": b"x"}}]},
+        {"role": "assistant", "content": "b"},
+    ]
+    job = of_verb("generate", "org/writer", [3, 4], items=[{"messages": messages}])
+    assert list(job.lengths) == [3 + 4 + 30 + 2 * TURN_TOKENS]
+
+
+@pytest.mark.parametrize(
+    ("verb", "model", "fields", "param"),
+    [
+        ("score", "org/scorer", {}, "query"),
+        ("score", "org/scorer", {"query": {"id": "q"}}, "query.text"),
+        ("score", "org/scorer", {"query": "q", "items": []}, "items"),
+        ("score", "org/scorer", {"query": "q", "options": {"top_n": -1}}, "options.top_n"),
+        ("encode", "org/model", {"query": "q"}, "query"),
+        ("encode", "org/model", {"labels": ["a"]}, "labels"),
+        ("encode", "org/model", {"items": [{"images": [{"data": b"x"}]}]}, "items[0]"),
+        ("extract", "org/finder", {"labels": ["a"], "options": {"labels": ["b"]}}, "labels"),
+        ("extract", "org/finder", {"labels": [""]}, "labels[0]"),
+        ("extract", "org/finder", {"labels": ["a\0"]}, "labels[0]"),
+        ("extract", "org/finder", {"options": {"labels": ["a\0"]}}, "options.labels[0]"),
+        ("extract", "org/finder", {"labels": ["a"] * 1001}, "labels"),
+        ("extract", "org/finder", {"options": {"ocr": True}}, "options.ocr"),
+        ("extract", "org/finder", {"options": {"threshold": "NaN"}}, "options.threshold"),
+        (
+            "extract",
+            "org/finder",
+            {"output_schema": {"type": "object", "properties": {"a": {"type": "strng"}}}},
+            "output_schema.properties.a.type",
+        ),
+        ("generate", "org/writer", {"options": {"grammar": {"json_schema": {"enum": []}}}}, _GRAMMAR + ".enum"),
+        ("generate", "org/writer", {"options": {"max_tokens": 100}}, "options.max_tokens"),
+        ("generate", "org/writer", {"options": {"tools": [{}]}}, "options.tools"),
+    ],
+)
+def test_what_is_wrong_for_a_verb_is_named(verb: str, model: str, fields: dict[str, Any], param: str) -> None:
+    error = refusal(verb, model, **fields)
+    assert error.param == param
+    assert "'" in error.message
+
+
+def test_a_schema_in_a_models_own_form_is_left_to_the_model() -> None:
+    schema = {"person": ["name::str", "age::int"]}
+    job = of_verb("extract", "org/finder", [3], items=["a"], output_schema=schema)
+    assert job.options == {"output_schema": schema}
+
+
+def test_what_has_a_field_of_its_own_is_an_option_all_the_same() -> None:
+    job = of_verb("extract", "org/finder", [3], items=["a"], labels=["person"], options={"threshold": 0.5})
+    assert job.options == {"threshold": 0.5, "labels": ["person"]}
+
+
+@pytest.mark.parametrize("change", [{"query": "r"}, {"items": [{"text": "a", "id": "x"}]}, {"options": {"top_n": 1}}])
+def test_the_meaning_of_a_score_has_its_query_in_it(change: dict[str, Any]) -> None:
+    plain = {"verb": "score", "model": "m", "query": "q", "items": ["a"]}
+    assert body_hash(parse_request(plain, 10)) == body_hash(parse_request({**plain, "query": {"text": "q"}}, 10))
+    assert body_hash(parse_request(plain, 10)) != body_hash(parse_request({**plain, **change}, 10))
+
+
+def test_files_of_other_bytes_are_another_request() -> None:
+    one, other = ({"verb": "extract", "model": "m", "items": [{"document": {"data": data}}]} for data in (b"a", b"b"))
+    assert body_hash(parse_request(one, 10)) != body_hash(parse_request(other, 10))

@@ -25,8 +25,10 @@ def test_a_model_of_three_outputs_scores_by_each_and_by_all() -> None:
         found = parse_options(ALL, Verb.SCORE, {}, {"score_mode": mode})
         assert isinstance(found, ScoreOptions)
         assert found.score_mode == mode
-    assert parse_options(ALL, Verb.SCORE, {}, {"score_weights": [1, 0, 0.5]})
-    assert parse_options(ONE, Verb.SCORE, {}, {"score_mode": "multivector"})
+    weighted = parse_options(ALL, Verb.SCORE, {}, {"score_weights": [1, 0, 0.5]})
+    assert isinstance(weighted, ScoreOptions)
+    assert weighted.score_weights == [1.0, 0.0, 0.5]
+    parse_options(ONE, Verb.SCORE, {}, {"score_mode": "multivector"})
 
 
 @pytest.mark.parametrize(
@@ -38,7 +40,7 @@ def test_a_model_of_three_outputs_scores_by_each_and_by_all() -> None:
         (ONE, {"score_weights": [1.0, 1.0, 1.0]}, "score_weights"),
         (ALL, {"score_mode": "dense", "score_weights": [1.0, 1.0, 1.0]}, "score_weights"),
         (ALL, {"score_weights": [0.0, 0.0, 0.0]}, "score_weights"),
-        (ALL, {"score_weights": [1.0, -1.0, 1.0]}, "score_weights.1"),
+        (ALL, {"score_weights": [1.0, -1.0, 1.0]}, "score_weights[1]"),
     ],
 )
 def test_what_a_model_cannot_score_by_is_refused(model: Spec, sent: dict[str, Any], param: str) -> None:

@@ -1,0 +1,73 @@
+"""How a wrong option is named, whichever verb it is of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from catalog.errors import InvalidOption
+from catalog.options import parse_options
+from catalog.schema import EncodeFacts, ExtractFacts, ExtractKind, GenerateFacts, ScoreFacts, Spec, Tasks
+from catalog.terms import Verb
+
+SPEC = Spec(
+    id="m",
+    family="f",
+    tasks=Tasks(
+        encode=EncodeFacts(dims=8),
+        score=ScoreFacts(),
+        extract=ExtractFacts(kinds=(ExtractKind.ENTITIES, ExtractKind.OBJECTS), tasks=("a", "b")),
+        generate=GenerateFacts(),
+    ),
+    parameters=0,
+    max_length=100,
+)
+
+
+@pytest.mark.parametrize(
+    ("verb", "options", "param"),
+    [
+        (Verb.SCORE, {"top_n": -1}, "top_n"),
+        (Verb.SCORE, {"top_n": 1.5}, "top_n"),
+        (Verb.SCORE, {"topn": 1}, "topn"),
+        (Verb.EXTRACT, {"labels": ["a", ""]}, "labels[1]"),
+        (Verb.EXTRACT, {"labels": ["a", 3]}, "labels[1]"),
+        (Verb.EXTRACT, {"threshold": 2}, "threshold"),
+        (Verb.EXTRACT, {"threshold": float("nan")}, "threshold"),
+        (Verb.EXTRACT, {"task": "c"}, "task"),
+        (Verb.EXTRACT, {"pages": "1-2"}, "pages"),
+        (Verb.GENERATE, {"stop": ["a", ""]}, "stop"),
+        (Verb.GENERATE, {"stop": 3}, "stop"),
+        (Verb.GENERATE, {"grammar": {"json_schema": 3}}, "grammar.json_schema"),
+        (Verb.GENERATE, {"grammar": {"json": {}}}, "grammar.json"),
+        (Verb.GENERATE, {"grammar": {"choice": ["a", ""]}}, "grammar.choice[1]"),
+        (Verb.GENERATE, {"tools": [{"a": {1, 2}}]}, "tools[0]"),
+        (Verb.GENERATE, {"logit_bias": {"x": 1}}, "logit_bias"),
+        (Verb.GENERATE, {"logit_bias": {"7": 1000}}, "logit_bias"),
+        (Verb.GENERATE, {"temperature": "0"}, "temperature"),
+        (Verb.GENERATE, {"max_tokens": True}, "max_tokens"),
+    ],
+)
+def test_a_wrong_option_is_named_by_its_place(verb: Verb, options: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        parse_options(SPEC, verb, {}, options)
+    assert (caught.value.param or "").startswith(f"options.{param}")
+    assert "function-" not in caught.value.message
+    assert "[str" not in caught.value.message
+
+
+def test_an_option_of_another_kind_of_extraction_is_not_taken() -> None:
+    with pytest.raises(InvalidOption, match="for extract"):
+        parse_options(SPEC, Verb.EXTRACT, {}, {"ocr": True})
+
+
+def test_whole_numbers_are_good_for_fractions() -> None:
+    options = parse_options(SPEC, Verb.GENERATE, {}, {"temperature": 1, "top_p": 1})
+    assert options.model_dump(include={"temperature", "top_p"}) == {"temperature": 1.0, "top_p": 1.0}
+
+
+def test_defaults_of_a_model_of_several_verbs_go_to_those_that_have_them() -> None:
+    run = {"threshold": 0.3, "top_n": 5}
+    assert parse_options(SPEC, Verb.SCORE, run, {}).model_dump()["top_n"] == 5
+    assert parse_options(SPEC, Verb.EXTRACT, run, {"threshold": 0.9}).model_dump()["threshold"] == 0.9
