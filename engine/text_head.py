@@ -86,6 +86,12 @@ class TextHeadAdapter(TorchAdapter):
         lacking = missing_weights(self.files)
         if lacking is not None:
             raise LoadFailed(f"{self.files} {lacking}. Fetch the model's files again.", LoadReason.NOT_FOUND)
+        wanted = self.head_class().removeprefix("AutoModel")
+        named = read_json(root / "config.json").get("architectures") or [wanted]
+        if not any(str(name).endswith(wanted) for name in named):
+            # With a head of the same shape it would load and say nothing of worth.
+            message = f"{self.spec.id} is a {named[0]}, and this family reads what ends with {wanted}."
+            raise LoadFailed(message, LoadReason.CONFIG)
         if len(read_modules(self.files)) > 1:
             message = f"{self.spec.id} has modules after its transformer, which this family does not compute."
             raise LoadFailed(message, LoadReason.CONFIG)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from catalog.tokenizer import Tokens
 from engine.attention import Segments, attend, within
-from engine.packing import Layout, Packed, agree, pack, pad, trial
+from engine.packing import Layout, Packed, agree, alike, pack, pad, trial
 
 
 def tokens(*lengths: int) -> list[Tokens]:
@@ -149,3 +149,20 @@ def test_a_card_computes_what_a_cpu_does(dtype: torch.dtype, causal: bool) -> No
         q, k, v = (x.to("cuda", dtype) for x in t)
         got, _ = attend(module, q, k, v, None)
     assert torch.allclose(got.float().cpu(), expected, atol=1e-4 if dtype is torch.float32 else 3e-2)
+
+
+@given(lengths=st.lists(st.integers(1, 600), max_size=60), most=st.integers(1, 4000))
+def test_passes_have_every_row_once_within_their_size_and_little_padding(lengths: list[int], most: int) -> None:
+    found = alike(lengths, most)
+    assert sorted(place for places in found for place in places) == list(range(len(lengths)))
+    for places in found:
+        own = [lengths[place] for place in places]
+        assert own == sorted(own, reverse=True)
+        padded = len(own) * own[0]
+        assert len(own) == 1 or padded <= most
+        assert padded - sum(own) <= max(128, padded // 4)
+
+
+def test_short_rows_share_a_pass_rather_than_save_padding() -> None:
+    assert len(alike([30, 5, 12, 8], 1024)) == 1
+    assert len(alike([500, 5, 5, 5], 4096)) == 2
