@@ -101,6 +101,29 @@ def decode(data: bytes, param: str) -> Image.Image:
         raise ImageDamaged("The image is cut short or broken; send it whole.", param=param) from error
 
 
+def within(image: Image.Image, longest: int) -> Image.Image:
+    """An image of which no side is longer than so many pixels: as it is, or scaled down."""
+    from PIL import Image
+
+    if max(image.size) <= longest:
+        return image
+    scale = longest / max(image.size)
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    return image.resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0)
+
+
+def widened(image: Image.Image, ratio: int) -> Image.Image:
+    """An image whose longer side is at most `ratio` times the shorter: as it is, or in a corner of a white field."""
+    from PIL import Image
+
+    least = -(-max(image.size) // ratio)
+    if min(image.size) >= least:
+        return image
+    field = Image.new("RGB", (max(image.width, least), max(image.height, least)), "white")
+    field.paste(image)
+    return field
+
+
 def _check_size(width: int, height: int, param: str) -> None:
     if width < 1 or height < 1:
         raise ImageDamaged(f"The image says that it is {width}x{height} pixels; that is none.", param=param)
