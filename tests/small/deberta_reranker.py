@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoTokenizer, DebertaV2Config, DebertaV2ForSequenceClassification
@@ -13,6 +14,7 @@ from tests.small import package
 def build(folder: Path) -> None:
     torch.manual_seed(9)
     tokenizer = AutoTokenizer.from_pretrained(package("cognition", "model"))
+    more: dict[str, Any] = {"position_buckets": 8, "norm_rel_ebd": "layer_norm", "share_att_key": True}
     config = DebertaV2Config(
         vocab_size=len(tokenizer),
         hidden_size=32,
@@ -21,15 +23,12 @@ def build(folder: Path) -> None:
         intermediate_size=64,
         max_position_embeddings=64,
         relative_attention=True,
-        position_buckets=8,
-        norm_rel_ebd="layer_norm",
-        share_att_key=True,
         pos_att_type=["p2c", "c2p"],
         position_biased_input=False,
         type_vocab_size=0,
         pad_token_id=0,
-        num_labels=1,
         id2label={0: "score"},
+        **more,
     )
     model = DebertaV2ForSequenceClassification(config)
     for parameter in model.parameters():

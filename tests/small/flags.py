@@ -16,7 +16,7 @@ LABELS = ("toxic", "threat")
 def build(folder: Path) -> None:
     torch.manual_seed(4)
     tokenizer = bpe.tokenizer(longest=256)
-    first, last, pad = (tokenizer.convert_tokens_to_ids(token) for token in (bpe.BOS, bpe.EOS, bpe.PAD))
+    first, last, pad = (tokenizer.get_vocab()[token] for token in (bpe.BOS, bpe.EOS, bpe.PAD))
     tokenizer.backend_tokenizer.post_processor = processors.RobertaProcessing((bpe.EOS, last), (bpe.BOS, first))
     config = RobertaConfig(
         vocab_size=len(tokenizer),

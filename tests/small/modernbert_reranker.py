@@ -14,7 +14,7 @@ from tests.small import bpe
 def build(folder: Path) -> None:
     torch.manual_seed(3)
     tokenizer = bpe.tokenizer(longest=512)
-    first, last, pad = (tokenizer.convert_tokens_to_ids(token) for token in (bpe.BOS, bpe.EOS, bpe.PAD))
+    first, last, pad = (tokenizer.get_vocab()[token] for token in (bpe.BOS, bpe.EOS, bpe.PAD))
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{bpe.BOS} $A {bpe.EOS}",
         pair=f"{bpe.BOS} $A {bpe.EOS} $B {bpe.EOS}",
@@ -33,7 +33,6 @@ def build(folder: Path) -> None:
         cls_token_id=first,
         eos_token_id=last,
         sep_token_id=last,
-        num_labels=1,
         id2label={0: "score"},
     )
     model = ModernBertForSequenceClassification(config)

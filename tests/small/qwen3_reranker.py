@@ -16,7 +16,7 @@ def build(folder: Path) -> None:
     torch.manual_seed(6)
     tokenizer = bpe.tokenizer(longest=2048, template=False, extra=CONTROL)
     tokenizer.add_tokens(["yes", "no", "Yes"])
-    first, last, pad = (tokenizer.convert_tokens_to_ids(token) for token in (bpe.BOS, bpe.EOS, bpe.PAD))
+    first, last, pad = (tokenizer.get_vocab()[token] for token in (bpe.BOS, bpe.EOS, bpe.PAD))
     config = Qwen3Config(
         vocab_size=len(tokenizer),
         hidden_size=64,

@@ -37,7 +37,6 @@ def build(folder: Path) -> None:
         max_position_embeddings=66,
         pad_token_id=1,
         type_vocab_size=1,
-        num_labels=1,
         id2label={0: "score"},
     )
     model = XLMRobertaForSequenceClassification(config)

@@ -48,8 +48,8 @@ def asked(folder: Path | None) -> tuple[Any, Any, Callable[[str], list[int]]]:
     """The library's tokenizer and decoder, and tokens of a user's text."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    decoder = AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(str(folder))
+    decoder = AutoModelForCausalLM.from_pretrained(str(folder))
 
     def plain(text: str) -> list[int]:
         found = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]

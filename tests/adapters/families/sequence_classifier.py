@@ -44,7 +44,7 @@ def items() -> list[Payload]:
 def reference(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
     from transformers import pipeline
 
-    library = pipeline("text-classification", model=str(folder), device=device, top_k=None)
+    library: Any = pipeline("text-classification", model=str(folder), device=device, top_k=None)
     library.tokenizer.split_special_tokens = True
     return [{"classifications": library([item["text"]])[0]} for item in items]
 

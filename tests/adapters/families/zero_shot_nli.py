@@ -41,7 +41,7 @@ def reference(**options: Any) -> Callable[[Path | None, Sequence[Payload], str],
     def of(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
         from transformers import pipeline
 
-        library = pipeline("zero-shot-classification", model=str(folder), device=device)
+        library: Any = pipeline("zero-shot-classification", model=str(folder), device=device)
         library.tokenizer.split_special_tokens = True
         found = []
         for item in items:

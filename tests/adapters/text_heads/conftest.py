@@ -16,7 +16,7 @@ from engine.families import adapter_class
 from engine.types import Outcome
 from tests.adapters.conftest import batch
 
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "cross_encoder": {"score": {"scale": "probability"}},
     "causal_reranker": {"score": {"scale": "probability"}},
     "token_classifier": {"extract": {"kinds": ["entities"]}},

@@ -53,7 +53,7 @@ def test_a_long_text_is_the_mean_of_its_windows_each_by_its_size(load: Load, ask
     size = -(-len(body) // windows(found))
     parts = [body[start : start + size] for start in range(0, len(body), size)]
     assert len(parts) == windows(found) == -(-len(body) // 62)
-    library = pipeline("text-classification", model=str(folder("classifier")), top_k=None)
+    library: Any = pipeline("text-classification", model=str(folder("classifier")), top_k=None)
     expected = dict.fromkeys(("calm", "angry", "attack"), 0.0)
     for part in parts:
         for one in library([library.tokenizer.decode(part)])[0]:

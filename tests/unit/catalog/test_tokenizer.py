@@ -211,3 +211,24 @@ def test_a_model_without_weights_counts_by_the_estimate(counter: TokenCounter) -
 @pytest.mark.parametrize(("text", "tokens"), [("", 2), ("abcd", 3), ("abcde", 4), ("日本語", 5), ("ab 日本", 5)])
 def test_the_estimate_counts_letters_and_signs_apart(text: str, tokens: int) -> None:
     assert estimate(text) == tokens
+
+
+@pytest.mark.parametrize("make", [bert, unigram, whole_word_bpe])
+def test_offsets_are_those_of_each_of_a_texts_own_tokens(make: Callable[[], Tokenizer]) -> None:
+    plain = PlainTokenizer(make().to_str())
+    text = "İ text [SEP] </s> a\u0301 👩‍👩‍👧 text"
+    ((tokens, offsets),) = plain.encode_with_offsets([text])
+    assert tokens == plain.encode([text])[0]
+    assert len(offsets) == len(tokens.body)
+    assert offsets == sorted(offsets)
+    start, end = offsets[-1]
+    assert text[start:end].strip() in ("text", "t", "ext")
+    assert all(0 <= one <= other <= len(text) for one, other in offsets)
+
+
+def test_a_part_of_a_text_keeps_the_template() -> None:
+    (tokens,) = PlainTokenizer(bert().to_str()).encode(["a b a b"])
+    assert tokens.part(1, 3).body == tokens.body[1:3]
+    assert tokens.part(1, 3).ids[0] == tokens.ids[0]
+    assert tokens.part(1, 3).ids[-1] == tokens.ids[-1]
+    assert tokens.part(0, 99) == tokens

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from catalog.tokenizer import PlainTokenizer
 from engine.pairs import longest_first, own_tokens
 
 
-def words(template: object = None) -> Tokenizer:
+def words(template: Any = None) -> Tokenizer:
     """A tokenizer of one-letter words."""
     vocabulary = {word: index for index, word in enumerate(("<s>", "</s>", "?", *"abcdefgh"))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))

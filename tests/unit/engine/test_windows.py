@@ -63,7 +63,7 @@ def test_windows_cover_the_text_within_their_size_and_are_about_equal(
 @given(starts=st.lists(st.tuples(st.integers(0, 195), st.integers(1, 5)), max_size=20))
 def test_what_is_no_longer_than_the_overlap_is_found_whole_and_once(starts: list[tuple[int, int]]) -> None:
     text, offsets = words(200)
-    spans = {}
+    spans: dict[int, Span] = {}
     for place, (first, size) in enumerate(starts):
         start, end = offsets[first][0], offsets[first + size - 1][1]
         if all(end <= other.start or other.end <= start for other in spans.values()):
