@@ -1,4 +1,4 @@
-"""Reading a request's body: bounded before and while it is read, then decoded strictly.
+"""Reading a request's body, JSON or msgpack: bounded before and while it is read, then decoded strictly.
 
 A body that is too large is refused at its Content-Length, or at the first chunk beyond the limit; what the client still
 sends is thrown away for a while, so that it gets to see the answer, and then the connection is closed.
@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import dataclass
 from typing import Any
 
+import msgpack
 import orjson
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from api.errors import InvalidJson, UnsupportedMediaType, error_response
+from api.errors import InvalidJson, InvalidMsgpack, UnsupportedMediaType, error_response
+from api.media import MSGPACK_NAMES, Media
 from tasks.errors import LimitExceeded, TaskError
 from tasks.request import path
 
@@ -41,18 +44,39 @@ class BodyTimeout(TaskError):
     retryable = True
 
 
-async def read_json(request: Request, limit: int) -> object:
-    """The decoded JSON body. Raises BodyTooLarge, BodyTimeout, UnsupportedMediaType or InvalidJson."""
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A decoded body and how many bytes it came in."""
+
+    value: object
+    size: int
+
+
+async def read_body(request: Request, limit: int) -> Body:
+    """The decoded body. Raises BodyTooLarge, BodyTimeout, UnsupportedMediaType, InvalidJson or InvalidMsgpack."""
     headers = request.headers
     check_length(headers, limit)
-    check_media(headers)
+    media = check_media(headers)
     body = await read(request.receive, limit)
     try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
+        return Body(orjson.loads(body) if media is Media.JSON else unpack(body), len(body))
+    except (ValueError, msgpack.UnpackException) as error:
         if len(body) > OFF_LOOP_BYTES:
-            raise await asyncio.to_thread(diagnose, body, error) from None
-        raise diagnose(body, error) from None
+            raise await asyncio.to_thread(_fault_of, body, error) from None
+        raise _fault_of(body, error) from None
+
+
+def _fault_of(body: bytes, error: Exception) -> TaskError:
+    return diagnose(body, error) if isinstance(error, orjson.JSONDecodeError) else diagnose_msgpack(body, error)
+
+
+def unpack(body: bytes) -> object:
+    """A msgpack body, as deep as the decoder goes. Raises ValueError or msgpack's own errors."""
+    return msgpack.unpackb(body, ext_hook=_no_extension)
+
+
+def _no_extension(code: int, _: bytes) -> object:
+    raise ValueError(f"extension type {code} is not taken")
 
 
 def check_length(headers: Headers, limit: int) -> None:
@@ -62,8 +86,8 @@ def check_length(headers: Headers, limit: int) -> None:
         raise _too_large(limit)
 
 
-def check_media(headers: Headers) -> None:
-    """Refuse what is not plain JSON before reading it. Raises UnsupportedMediaType."""
+def check_media(headers: Headers) -> Media:
+    """In which form the body is. Refuses any other before reading it. Raises UnsupportedMediaType."""
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
         raise UnsupportedMediaType(
@@ -71,12 +95,16 @@ def check_media(headers: Headers) -> None:
         )
     media = headers.get("content-type")
     if media is None or media == "application/json":
-        return
+        return Media.JSON
     kind = media.partition(";")[0].strip().lower()
+    if kind in MSGPACK_NAMES:
+        return Media.MSGPACK
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         raise UnsupportedMediaType(
-            f"Content-Type {kind[:80]!r} is not taken; send application/json.", param="Content-Type"
+            f"Content-Type {kind[:80]!r} is not taken; send application/json or application/msgpack.",
+            param="Content-Type",
         )
+    return Media.JSON
 
 
 async def read(receive: Receive, limit: int, stall_s: float = STALL_S) -> bytes:
@@ -172,6 +200,23 @@ async def on_unread(request: Request, error: BodyTooLarge | BodyTimeout) -> Resp
 
 class _NotANumber:
     """Stands for NaN or Infinity in a body that is only read to find it."""
+
+
+def diagnose_msgpack(body: bytes, error: Exception) -> InvalidMsgpack:
+    """What is wrong with a msgpack body; names the field where a text in it is no UTF-8."""
+    if isinstance(error, UnicodeDecodeError):
+        try:
+            found = _find(msgpack.unpackb(body, unicode_errors="surrogateescape", ext_hook=_no_extension), ())
+        except (ValueError, RecursionError, msgpack.UnpackException):
+            found = None
+        if found is not None:
+            param = (path(found[0]) or "body")[:200]
+            return InvalidMsgpack(f"{param!r} {found[1]}.", param=param)
+    said = _SAID.get(type(error).__name__, str(error)[:100] or "it cannot be read")
+    return InvalidMsgpack(f"The body is not valid msgpack: {said}.", param="body")
+
+
+_SAID = {"ExtraData": "there is more after its end", "StackError": "it is nested too deep"}
 
 
 def diagnose(body: bytes, error: orjson.JSONDecodeError) -> InvalidJson:

@@ -30,6 +30,7 @@ STATUS: Mapping[str, int] = {
     # the request
     "invalid_request": 422,
     "invalid_json": 422,
+    "invalid_msgpack": 422,
     "invalid_option": 422,
     "unsupported_verb": 422,
     "limit_exceeded": 413,
@@ -78,8 +79,14 @@ class InvalidJson(TaskError):
     code = "invalid_json"
 
 
+class InvalidMsgpack(TaskError):
+    """The body is not valid msgpack; the message says why."""
+
+    code = "invalid_msgpack"
+
+
 class UnsupportedMediaType(TaskError):
-    """The body must be plain JSON: Content-Type application/json, no Content-Encoding."""
+    """The body must be application/json or application/msgpack, without a Content-Encoding."""
 
     code = "unsupported_media_type"
 

@@ -1,4 +1,4 @@
-"""The two forms of a reply, JSON and msgpack, and which one a caller asked for."""
+"""The two forms of a body, JSON and msgpack, and which one a caller asked for."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from api.errors import NotAcceptable
 
 
 class Media(StrEnum):
-    """A reply's Content-Type."""
+    """The Content-Type of a body."""
 
     JSON = "application/json"
     MSGPACK = "application/msgpack"
 
+
+MSGPACK_NAMES = ("application/msgpack", "application/x-msgpack", "application/vnd.msgpack")
+"""How msgpack is named, in either direction."""
 
 _NAMES = {
     "": Media.JSON,
     "*/*": Media.JSON,
     "application/*": Media.JSON,
     "application/json": Media.JSON,
-    "application/msgpack": Media.MSGPACK,
-    "application/x-msgpack": Media.MSGPACK,
-    "application/vnd.msgpack": Media.MSGPACK,
+    **dict.fromkeys(MSGPACK_NAMES, Media.MSGPACK),
 }
 
 _JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_UTC_Z

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from api.schemas import ErrorBody, Reply, StoredError
+from catalog.schema import Tasks
 from catalog.terms import Verb
 
 _STATES = "resident, loading, leaving (no new batches), parked (in host memory), failed or absent"
@@ -67,6 +68,11 @@ class ModelObject(Reply):
     description: str
     licence: str
     verbs: list[Verb]
+    tasks: Annotated[Tasks, Field(description="What is known of each verb that it does; null for the others")]
+    options: Annotated[dict[Verb, list[str]], Field(description="The options that a job of each verb may send")]
+    inputs: Annotated[list[str], Field(description="What an item may hold")]
+    image_length: Annotated[int, Field(description="What an image counts, in the model's `unit`")]
+    loras: Annotated[list[str], Field(description="The LoRA adapters that a job of `generate` may name")]
     profiles: list[str]
     dims: int | None
     matryoshka: list[int]

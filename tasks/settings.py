@@ -226,7 +226,7 @@ class Settings(BaseSettings):
     shutdown_s: Annotated[float, Field(gt=0, description="Grace for a batch in flight at shutdown")] = 30.0
 
     # Limits at the door
-    max_body_bytes: Annotated[int, Field(ge=1024, description="Largest request body")] = 16 * 2**20
+    max_body_bytes: Annotated[int, Field(ge=1024, description="Largest request body")] = 34 * 2**20
     max_items: Annotated[int, Field(ge=1, description="Most items in one job")] = 2048
     max_text_chars: Annotated[int, Field(ge=1, description="Longest text of one item, in characters")] = 1_000_000
     max_wait_s: Annotated[float, Field(gt=0, description="Longest wait that a caller may ask for")] = 120.0

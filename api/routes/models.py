@@ -17,6 +17,7 @@ from api.presence import Worker
 from api.residency import moment, summed, whole
 from api.routes.replies import errors
 from api.services import Services, services
+from catalog.options import option_names
 from catalog.schema import CostCoefficients, Spec
 from tasks.errors import BrokerUnavailable
 
@@ -72,6 +73,11 @@ def model_object(spec: Spec, workers: Sequence[Worker], backlog: Backlog, cost: 
         "description": spec.description,
         "licence": spec.licence,
         "verbs": list(spec.verbs),
+        "tasks": spec.tasks.model_dump(),
+        "options": {verb.value: option_names(spec, verb) for verb in spec.verbs},
+        "inputs": list(spec.inputs),
+        "image_length": spec.image_length,
+        "loras": sorted(spec.loras),
         "profiles": sorted(spec.profiles),
         "dims": encode.dims if encode else None,
         "matryoshka": list(encode.matryoshka) if encode else [],

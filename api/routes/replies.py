@@ -13,7 +13,7 @@ _TEXT = {
     409: "The job is not in the state that this needs",
     410: "The retention has ended",
     413: "A limit is exceeded; the message names it",
-    415: "The body is not plain JSON",
+    415: "The body is neither plain JSON nor msgpack",
     422: "A field is not valid; `param` names it",
     429: "Too much at once; come again after Retry-After",
     500: "The service failed",

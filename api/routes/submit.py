@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Annotated, ParamSpec, TypeVar
 
 from fastapi import APIRouter, Header, Query
 from starlette.requests import Request
@@ -11,16 +12,20 @@ from starlette.responses import Response
 
 from api import prefer
 from api.answers import Form, answer
-from api.body import read_json
-from api.media import media_of
+from api.body import OFF_LOOP_BYTES, read_body
+from api.media import Media, media_of
 from api.results import Encoding, encoding_of
 from api.route import PlainRoute, documented
 from api.routes.replies import errors
 from api.schemas import JobObject, JobWithResult
 from api.services import services
+from catalog.terms import Verb
 from tasks.errors import InvalidRequest
 from tasks.prepare import check, check_key, price
 from tasks.request import JobRequest, parse_request
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 router = APIRouter(route_class=PlainRoute, tags=["jobs"])
 
@@ -56,6 +61,11 @@ _REPLAYED = {
 @router.post(
     "/v1/jobs",
     summary="Submit a job",
+    openapi_extra={
+        "requestBody": {
+            "content": {Media.MSGPACK.value: {"schema": {"$ref": "#/components/schemas/JobRequest"}}},
+        }
+    },
     responses={
         200: {
             "model": JobWithResult,
@@ -87,9 +97,13 @@ async def submit(request: Request) -> Response:
     form = Form(
         wait, media_of(headers.get("accept")), encoding_of(request.query_params.get("encoding")), request.receive
     )
-    raw = await read_json(request, it.settings.max_body_bytes)
+    body = await read_body(request, it.settings.max_body_bytes)
     now = it.clock()
-    checked = check(parse_request(raw, it.limits.max_items), it.catalog, it.limits)
+    large = body.size > OFF_LOOP_BYTES
+    asked_for = await _run(large, parse_request, body.value, it.limits.max_items)
+    # A grammar is compiled, and large files are looked into.
+    slow = large or (asked_for.verb is Verb.GENERATE and "grammar" in asked_for.options)
+    checked = await _run(slow, check, asked_for, it.catalog, it.limits)
     await it.presence.admit(checked.choice.key)
     counts = await it.counting.count(checked.choice.spec, checked.texts, checked.chars)
     job = price(checked, counts, now=now, cost=it.prices.of(checked.choice), key=key)
@@ -97,6 +111,11 @@ async def submit(request: Request) -> Response:
     if asked:
         response.headers["preference-applied"] = prefer.applied(wait)
     return response
+
+
+async def _run(slow: bool, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call it, in a thread if it may take long enough to hold up the event loop."""
+    return await asyncio.to_thread(call, *args, **kwargs) if slow else call(*args, **kwargs)
 
 
 def _one(keys: Sequence[str]) -> str | None:

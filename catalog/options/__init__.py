@@ -3,7 +3,7 @@
 from catalog.options.encode import EncodeOptions, OutputDtype, OutputType, side_prompt
 from catalog.options.extract import ExtractOptions
 from catalog.options.generate import GenerateOptions, Grammar
-from catalog.options.parse import check_names, parse_options, run_defaults
+from catalog.options.parse import check_names, option_names, parse_options, run_defaults
 from catalog.options.score import ScoreOptions
 from catalog.options.words import Word
 
@@ -17,6 +17,7 @@ __all__ = [
     "ScoreOptions",
     "Word",
     "check_names",
+    "option_names",
     "parse_options",
     "run_defaults",
     "side_prompt",

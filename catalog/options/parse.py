@@ -49,6 +49,24 @@ def parse_options(spec: Spec, verb: Verb, run: Mapping[str, Any], sent: Mapping[
     return options
 
 
+def option_names(spec: Spec, verb: Verb) -> list[str]:
+    """The options that do something with this model, in the order of the verb's own."""
+    names = extract_fields(spec) if verb is Verb.EXTRACT else list(_BY_VERB[verb].model_fields)
+    encode, generate = spec.tasks.encode, spec.tasks.generate
+    idle: set[str] = set()
+    if verb is Verb.ENCODE and encode is not None:
+        idle |= set() if encode.matryoshka else {"dimensions"}
+        idle |= set() if encode.prompts else {"prompt", "is_query"}
+        idle |= set() if len(encode.outputs) > 1 else {"output_types"}
+    if verb is Verb.SCORE and (encode is None or len(encode.outputs) < 2):
+        idle |= {"score_mode", "score_weights"}
+    if verb is Verb.GENERATE and generate is not None:
+        idle |= set() if generate.grammar else {"grammar"}
+        idle |= set() if generate.tools else {"tools"}
+        idle |= set() if spec.loras else {"lora"}
+    return [name for name in names if name not in idle]
+
+
 def run_defaults(verb: Verb, run: Mapping[str, Any]) -> dict[str, Any]:
     """Those of a model's run-time defaults that are options of this verb: a model of several verbs has one set."""
     return {name: value for name, value in run.items() if name in _BY_VERB[verb].model_fields}

@@ -3,13 +3,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
+import msgpack
 import orjson
 import pytest
 from starlette.datastructures import Headers
 from starlette.types import Message
 
-from api.body import BodyTimeout, BodyTooLarge, ClientGone, Refusal, check_length, check_media, diagnose, read
-from api.errors import InvalidJson, UnsupportedMediaType
+from api.body import (
+    BodyTimeout,
+    BodyTooLarge,
+    ClientGone,
+    Refusal,
+    check_length,
+    check_media,
+    diagnose,
+    diagnose_msgpack,
+    read,
+    unpack,
+)
+from api.errors import InvalidJson, InvalidMsgpack, UnsupportedMediaType
+from api.media import Media
 
 
 class Pieces:
@@ -97,7 +110,13 @@ def test_a_packed_body_is_refused(encoding: str) -> None:
     "media", [None, "application/json", "application/json; charset=utf-8", "APPLICATION/JSON", "application/x+json"]
 )
 def test_json_is_taken_under_its_usual_names(media: str | None) -> None:
-    check_media(Headers({"content-encoding": "identity"} | ({} if media is None else {"content-type": media})))
+    given = {} if media is None else {"content-type": media}
+    assert check_media(Headers({"content-encoding": "identity"} | given)) is Media.JSON
+
+
+@pytest.mark.parametrize("media", ["application/msgpack", "application/x-msgpack", "Application/vnd.msgpack; v=1"])
+def test_msgpack_is_taken_under_its_usual_names(media: str) -> None:
+    assert check_media(Headers({"content-type": media})) is Media.MSGPACK
 
 
 @pytest.mark.parametrize(
@@ -142,6 +161,55 @@ def test_what_is_no_json_is_told_with_its_place(body: bytes) -> None:
 
 def test_a_proper_pair_of_surrogates_is_text() -> None:
     assert orjson.loads(b'["\\ud83d\\ude00"]') == ["\N{GRINNING FACE}"]
+
+
+def msgpack_fault(body: bytes) -> InvalidMsgpack:
+    with pytest.raises((ValueError, msgpack.UnpackException)) as caught:
+        unpack(body)
+    return diagnose_msgpack(body, caught.value)
+
+
+def test_a_msgpack_body_may_hold_bytes() -> None:
+    assert unpack(msgpack.packb({"items": [{"document": {"data": b"\x00\xff"}}]})) == {
+        "items": [{"document": {"data": b"\x00\xff"}}]
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"", "not valid msgpack"),
+        (b"\xc1", "not valid msgpack"),
+        (b"\x81\xa1a", "not valid msgpack"),
+        (b"\xdd\xff\xff\xff\xff", "not valid msgpack"),
+        (b"\xdf\xff\xff\xff\xff", "not valid msgpack"),
+        (b"\xc6\xff\xff\xff\xffabc", "not valid msgpack"),
+        (b"\x80\x80", "more after its end"),
+        (b"\x91" * 100_000, "nested too deep"),
+        (b"\x81\x01\x02", "not valid msgpack"),
+        (msgpack.packb({"a": msgpack.ExtType(5, b"x")}), "extension type 5"),
+    ],
+)
+def test_what_is_no_msgpack_is_told(body: bytes, says: str) -> None:
+    error = msgpack_fault(body)
+    assert (error.code, error.param) == ("invalid_msgpack", "body")
+    assert says in error.message
+    assert len(error.message) < 300
+
+
+@pytest.mark.parametrize(
+    ("value", "param"),
+    [
+        ({"items": ["a", {"text": b"\xed\xa0\xbd"}]}, "items[1].text"),
+        ({"model": b"\xff"}, "model"),
+        ({"tags": ["a", b"\xed\xb8\x80"]}, "tags[1]"),
+    ],
+)
+def test_a_text_in_msgpack_that_is_no_utf_8_is_named(value: object, param: str) -> None:
+    # The old form of msgpack writes bytes as texts.
+    error = msgpack_fault(msgpack.packb(value, use_bin_type=False))
+    assert error.param == param
+    assert repr(param) in error.message
 
 
 async def test_a_refusal_is_sent_whole_before_the_rest_is_thrown_away() -> None:

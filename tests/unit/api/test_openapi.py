@@ -64,7 +64,8 @@ def test_every_busy_status_tells_of_retry_after(document: dict[str, Any]) -> Non
 
 def test_the_hot_routes_are_documented_though_they_read_by_themselves(document: dict[str, Any]) -> None:
     submit = document["paths"]["/v1/jobs"]["post"]
-    assert submit["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/JobRequest")
+    for media in ("application/json", "application/msgpack"):
+        assert submit["requestBody"]["content"][media]["schema"]["$ref"].endswith("/JobRequest")
     assert {(p["in"], p["name"]) for p in submit["parameters"]} == {
         ("header", "prefer"),
         ("header", "idempotency-key"),

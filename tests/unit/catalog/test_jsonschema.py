@@ -165,7 +165,8 @@ def test_many_references_to_one_place_are_followed_once() -> None:
 
 
 def test_a_deep_schema_takes_no_stack() -> None:
-    deep: Any = reduce(lambda inner, _: {"items": inner}, range(5000), {"type": "strng"})
+    inmost: Any = {"type": "strng"}
+    deep = reduce(lambda inner, _: {"items": inner}, range(5000), inmost)
     found = fault_of(deep, locked=True)
     assert found is not None
     assert found[0].endswith("items.type")

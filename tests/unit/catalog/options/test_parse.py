@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from catalog.errors import InvalidOption
-from catalog.options import parse_options
-from catalog.schema import EncodeFacts, ExtractFacts, ExtractKind, GenerateFacts, ScoreFacts, Spec, Tasks
+from catalog.options import option_names, parse_options
+from catalog.schema import EncodeFacts, ExtractFacts, ExtractKind, GenerateFacts, LoraSource, ScoreFacts, Spec, Tasks
 from catalog.terms import Verb
 
 SPEC = Spec(
@@ -71,3 +71,24 @@ def test_defaults_of_a_model_of_several_verbs_go_to_those_that_have_them() -> No
     run = {"threshold": 0.3, "top_n": 5}
     assert parse_options(SPEC, Verb.SCORE, run, {}).model_dump()["top_n"] == 5
     assert parse_options(SPEC, Verb.EXTRACT, run, {"threshold": 0.9}).model_dump()["threshold"] == 0.9
+
+
+def test_only_what_does_something_with_a_model_is_told_of_it() -> None:
+    plain = {verb: set(option_names(SPEC, verb)) for verb in SPEC.verbs}
+    assert plain[Verb.ENCODE] == {"normalize", "truncate", "output_dtype", "instruction"}
+    assert plain[Verb.SCORE] == {"top_n", "truncate", "instruction"}
+    assert {"labels", "box_threshold"} <= plain[Verb.EXTRACT]
+    assert "ocr" not in plain[Verb.EXTRACT]
+    assert {"grammar", "max_tokens"} <= plain[Verb.GENERATE]
+    assert not plain[Verb.GENERATE] & {"tools", "lora"}
+    tasks = SPEC.tasks.model_copy(
+        update={
+            "encode": EncodeFacts(
+                dims=8, matryoshka=(4,), token_dims=4, outputs=("dense", "multivector"), prompts={"query": "q: "}
+            ),
+            "generate": GenerateFacts(tools=True),
+        }
+    )
+    rich = SPEC.model_copy(update={"tasks": tasks, "loras": {"a": LoraSource(path="a")}})
+    assert {"dimensions", "prompt", "is_query", "output_types"} <= set(option_names(rich, Verb.ENCODE))
+    assert {"tools", "lora"} <= set(option_names(rich, Verb.GENERATE))
