@@ -1,6 +1,6 @@
 """Donut: reads an image of a document straight into fields, without OCR, by the task that it was trained for.
 
-The task is the token that begins its text, such as `<s_cord-v2>`: the option `task`, or the spec's `tasks.extract.task`.
+The task is the token that begins its text, such as `<s_cord-v2>`: the option `task`, or that of the spec.
 Where the text has a place for a question (`{user_input}`, as DocVQA's), `instruction` is the question.
 """
 

@@ -39,10 +39,10 @@ def build(folder: Path) -> None:
         decoder_ffn_dim=64,
         max_position_embeddings=128,
         is_decoder=True,
-        add_cross_attention=True,
         # Small random weights say the same of every image.
         init_std=0.4,
     )
+    decoder.add_cross_attention = True
     config = VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
     config.decoder_start_token_id, config.pad_token_id = words.bos_token_id, words.pad_token_id
     model = VisionEncoderDecoderModel(config=config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import (
@@ -66,6 +67,6 @@ def build(folder: Path) -> None:
         suppress_tokens=[words.eos_token_id, words.pad_token_id],
     )
     model.eval().save_pretrained(folder)
-    images = CLIPImageProcessorPil(size={"height": SIDE, "width": SIDE}, do_center_crop=False, crop_size=None)
+    images: Any = CLIPImageProcessorPil(size={"height": SIDE, "width": SIDE}, do_center_crop=False, crop_size=None)
     images.image_seq_length = (SIDE // 32) ** 2 + 1
     Florence2Processor(images, words).save_pretrained(folder)

@@ -49,14 +49,15 @@ def reference(folder: Path | None, items: Sequence[Payload], device: str) -> lis
 
     assert folder is not None
     images, words = DonutImageProcessorPil.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-    library: Any = VisionEncoderDecoderModel.from_pretrained(folder).to(device)
+    library: Any = VisionEncoderDecoderModel.from_pretrained(folder)
+    library.to(device)
     begun = words("<s_receipt>", add_special_tokens=False, return_tensors="pt").input_ids.to(device)
     found = []
     for item in items:
         image = Image.open(io.BytesIO(item["images"][0]["data"])).convert("RGB")
         pixels = images(image, return_tensors="pt").pixel_values.to(device)
         ids = library.generate(pixel_values=pixels, decoder_input_ids=begun, max_new_tokens=12, do_sample=False)
-        found.append(words.decode(ids[0, begun.shape[1] :], skip_special_tokens=True).strip())
+        found.append(str(words.decode(ids[0, begun.shape[1] :], skip_special_tokens=True)).strip())
     return found
 
 

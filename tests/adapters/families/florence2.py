@@ -49,9 +49,10 @@ def reference(folder: Path | None, items: Sequence[Payload], device: str) -> lis
 
     assert folder is not None
     images = CLIPImageProcessorPil.from_pretrained(folder)
-    names = {"pure_text": {}}
+    names: dict[str, Any] = {"pure_text": {}}
     processor: Any = Florence2Processor(images, AutoTokenizer.from_pretrained(folder), post_processor_config=names)
-    library: Any = Florence2ForConditionalGeneration.from_pretrained(folder).to(device)
+    library: Any = Florence2ForConditionalGeneration.from_pretrained(folder)
+    library.to(device)
     found = []
     for item in items:
         image = Image.open(io.BytesIO(item["images"][0]["data"])).convert("RGB")
