@@ -57,14 +57,17 @@ def _reach(before: Sequence[int], first: int, most_words: int, most_pieces: int)
     return max(first + 1, bisect_right(before, before[first] + most_pieces, first, last + 1) - 1)
 
 
-def share(lengths: Sequence[int], most: int) -> list[list[int]]:
+def share(lengths: Sequence[int], most: int, around: Sequence[int] | None = None) -> list[list[int]]:
     """Rows in passes, by their places: each pass has rows of like lengths and at most `most` units, padding included.
 
-    A row that is longer than `most` has a pass of its own.
+    A row that is longer than `most` has a pass of its own. `around` is what each row has besides, such as labels: rows
+    that are alike with it stand together, but it does not count.
     """
     passes: list[list[int]] = []
     widest = 0
-    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+    whole = lengths if around is None else [sum(pair) for pair in zip(lengths, around, strict=True)]
+    for place in sorted(range(len(lengths)), key=lambda place: -whole[place]):
+        widest = max(widest, lengths[place])
         if not passes or widest * (len(passes[-1]) + 1) > most:
             passes.append([])
             widest = lengths[place]

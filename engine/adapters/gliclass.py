@@ -46,12 +46,13 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One window of one plan; `length` counts the tokens of the whole row, labels and examples included."""
+    """One window of one plan; `length` counts the tokens of the whole row, `around` those that are not its text's."""
 
     place: int
     plan: _Plan
     text: str
     length: int
+    around: int
 
 
 class GliclassAdapter(TorchAdapter):
@@ -102,8 +103,9 @@ class GliclassAdapter(TorchAdapter):
         scores: list[list[list[float]]] = [[] for _ in plans]
         tokens = [0] * len(plans)
         for group in _groups(model.config, rows):
-            lengths = [rows[place].length for place in group]
-            for chunk in share(lengths, max(batch.computed, *lengths)):
+            around = [rows[place].around for place in group]
+            lengths = [rows[place].length - rows[place].around for place in group]
+            for chunk in share(lengths, max(batch.computed, *lengths), around):
                 part = [rows[group[index]] for index in chunk]
                 for row, logits in zip(part, self._logits(model, part), strict=True):
                     scores[row.place].append(logits)
@@ -192,12 +194,14 @@ class GliclassAdapter(TorchAdapter):
         )
 
     def _rows(self, plans: Sequence[_Plan | EngineError]) -> list[_Row]:
-        return [
-            _Row(place, plan, text, self._length(text, plan))
-            for place, plan in enumerate(plans)
-            if isinstance(plan, _Plan)
-            for text in plan.windows
-        ]
+        rows = []
+        for place, plan in enumerate(plans):
+            if isinstance(plan, _Plan) and plan.windows:
+                around = min(self._length("", plan), *(lengths := [self._length(text, plan) for text in plan.windows]))
+                rows += [
+                    _Row(place, plan, text, length, around) for text, length in zip(plan.windows, lengths, strict=True)
+                ]
+        return rows
 
     def _logits(self, model: Any, rows: Sequence[_Row]) -> list[list[float]]:
         return self.within_memory(f"a pass of {len(rows)} rows", lambda: self._pass(model, rows))

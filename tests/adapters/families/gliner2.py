@@ -1,0 +1,166 @@
+"""A GLiNER2 with random heads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from catalog.schema import ExtractFacts, ExtractKind, Spec, Tasks
+from catalog.terms import Verb
+from engine.types import Output
+from tests.adapters.case import Case, Payload
+from tests.small import folder
+
+TEXTS = [
+    "Ada Lovelace met Charles Babbage in London.",
+    "Paris.",
+    "The court in Berlin fined ACME Corporation 4 million euros on Monday, and Ben Okafor of Lagos paid at once.",
+    "ACME filed. ACME paid. Beta filed.",
+]
+LABELS = ["person", "company", "city"]
+SCHEMA = {
+    "structures": {
+        "fine": {
+            "fields": [
+                {"name": "payer", "dtype": "str", "description": "who pays"},
+                {"name": "amounts"},
+                {"name": "kind", "dtype": "str", "choices": ["civil", "criminal"]},
+            ]
+        }
+    },
+    "classifications": [
+        {"task": "mood", "labels": ["glad", "sad"]},
+        {"task": "topic", "labels": ["law", "travel", "science"], "multi_label": True, "cls_threshold": 0.4},
+    ],
+}
+
+KINDS = (ExtractKind.ENTITIES, ExtractKind.RELATIONS, ExtractKind.CLASSIFICATIONS, ExtractKind.STRUCTURE)
+
+
+def model() -> tuple[Spec, Path | None]:
+    spec = Spec(
+        id="random/gliner2",
+        family="gliner2",
+        tasks=Tasks(extract=ExtractFacts(kinds=KINDS)),
+        parameters=5_000_000,
+        max_length=128,
+    )
+    return spec, folder("gliner2")
+
+
+def items() -> Sequence[Payload]:
+    return [{"text": text} for text in TEXTS]
+
+
+def library(path: Path | None, device: str) -> Any:
+    """The model as its own library reads it."""
+    from gliner2 import AutoExtractor
+
+    return AutoExtractor.from_pretrained(str(path), map_location=device)
+
+
+def all_of(output: Output) -> Any:
+    found = dict(output.fields)
+    if "entities" in found:
+        found["entities"] = sorted(found["entities"], key=_place)
+    return found
+
+
+def _place(one: Mapping[str, Any]) -> Any:
+    return one["start"], one["end"], one["label"]
+
+
+def flat(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The library's entities as a list."""
+    listed = [
+        {"text": one["text"], "label": label, "score": one["confidence"], "start": one["start"], "end": one["end"]}
+        for label, some in found.items()
+        for one in some
+    ]
+    return sorted(listed, key=_place)
+
+
+def entities(path: Path | None, payloads: Sequence[Payload], device: str) -> list[Any]:
+    texts = [one["text"] for one in payloads]
+    found = library(path, device).batch_extract_entities(
+        texts, LABELS, threshold=0.4, include_confidence=True, include_spans=True
+    )
+    return [{"entities": flat(one["entities"])} for one in found]
+
+
+def classes(path: Path | None, payloads: Sequence[Payload], device: str) -> list[Any]:
+    texts = [one["text"] for one in payloads]
+    found = library(path, device).batch_classify_text(
+        texts, {"mood": ["glad", "sad", "angry"]}, include_confidence=True
+    )
+    return [{"classifications": [{"label": one["mood"]["label"], "score": one["mood"]["confidence"]}]} for one in found]
+
+
+def several(path: Path | None, payloads: Sequence[Payload], device: str) -> list[Any]:
+    from gliner2 import Schema
+
+    texts = [one["text"] for one in payloads]
+    own = library(path, device)
+    schemas = [Schema.from_dict({**SCHEMA, "entities": LABELS, "relations": ["paid by"]}) for _ in texts]
+    rich = own.batch_extract(texts, schemas, threshold=0.4, include_confidence=True, include_spans=True)
+    plain = own.batch_extract(texts, schemas, threshold=0.4)
+    answers = []
+    for one, other in zip(rich, plain, strict=True):
+        spans = flat(one["entities"])
+        labels = {(span["start"], span["end"]): span["label"] for span in spans}
+        ends = [
+            {
+                "relation": "paid by",
+                "score": min(pair["head"]["confidence"], pair["tail"]["confidence"]),
+                **{
+                    side: {
+                        "text": pair[side]["text"],
+                        "label": labels.get((pair[side]["start"], pair[side]["end"]), side),
+                        "score": pair[side]["confidence"],
+                        "start": pair[side]["start"],
+                        "end": pair[side]["end"],
+                    }
+                    for side in ("head", "tail")
+                },
+            }
+            for pair in one["relation_extraction"]["paid by"]
+        ]
+        chosen = [one["mood"], *one["topic"]]
+        answers.append(
+            {
+                "entities": spans,
+                "relations": ends,
+                "classifications": [{"label": each["label"], "score": each["confidence"]} for each in chosen],
+                "data": {name: other[name] for name in ("fine", "mood", "topic")},
+            }
+        )
+    return answers
+
+
+def case(name: str, reference: Callable[..., list[Any]], found: Callable[[Output], Any], **options: Any) -> Case:
+    return Case(
+        name=name,
+        model=model,
+        verb=Verb.EXTRACT,
+        items=items,
+        options=options,
+        bad=({}, {"text": 7}, {"text": "half \ud83d pair"}),
+        reference=reference,
+        found=found,
+    )
+
+
+CASES = [
+    case("entities", entities, all_of, labels=LABELS, threshold=0.4),
+    case("classes", classes, all_of, labels=["glad", "sad", "angry"], classification_task="mood"),
+    case(
+        "several",
+        several,
+        all_of,
+        labels=LABELS,
+        relation_labels=["paid by"],
+        output_schema=SCHEMA,
+        threshold=0.4,
+    ),
+]
