@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import ItemRejected, LoadFailed, LoadReason
-from engine.generation.adapter import GenerationAdapter, GenerationOptions, Prompt, options_of
+from engine.errors import ItemRejected
+from engine.generation.adapter import GenerationAdapter, GenerationOptions, Prompt, options_of, plain_words
 from engine.generation.chat import Chat, conversation, flattened
 from engine.readings import text_of
 from engine.types import Entry
@@ -32,23 +32,11 @@ class CausalLmAdapter(GenerationAdapter):
     _tokenizer: Any = None
     _chat: Chat | None = None
 
-    def read(self) -> torch.nn.Module:
+    def read_parts(self) -> torch.nn.Module:
         """The library's model, with its tokenizer and chat template."""
-        import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-
-        self._tokenizer = AutoTokenizer.from_pretrained(str(self.files), local_files_only=True, trust_remote_code=False)
-        if getattr(self._tokenizer, "backend_tokenizer", None) is None:
-            raise LoadFailed(f"{self.spec.id} has no tokenizer.json, which this family needs.", LoadReason.CONFIG)
+        self._tokenizer = self.read_tokenizer()
         self._chat = Chat(self._tokenizer)
-        module: torch.nn.Module = AutoModelForCausalLM.from_pretrained(
-            str(self.files),
-            dtype=getattr(torch, self.dtype),
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-        )
-        return module
+        return self.read_model("AutoModelForCausalLM")
 
     def forget(self) -> None:
         """Drop the tokenizer, too."""
@@ -86,9 +74,3 @@ class CausalLmAdapter(GenerationAdapter):
             return turns
         rendered = self._chat.render(turns, options)
         return rendered if isinstance(rendered, ItemRejected) else Prompt(self._chat.ids(rendered))
-
-
-def plain_words(tokenizer: Any) -> list[int]:
-    """Ids of tokens that are no control tokens: what a trial's texts are made of."""
-    added = tokenizer.backend_tokenizer.get_added_tokens_decoder()
-    return [index for index in range(tokenizer.backend_tokenizer.get_vocab_size()) if index not in added]

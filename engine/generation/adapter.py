@@ -1,6 +1,6 @@
 """What families of generating torch models have in common: a sequence's life from join to leave, step by step.
 
-A family says how its library reads a folder and an item (`read`, `prompt_of`); the rest is here.
+A family says how its library reads a folder and an item (`read_parts`, `prompt_of`); the rest is here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from catalog.modelfolder import read_json, weight_files
+from catalog.modelfolder import missing_weights, read_json, weight_files
 from catalog.options.generate import GenerateOptions
 from catalog.schema import Spec
 from engine.adapters.base import LoadOptions, Part, StepAdapter, TokenSequence
@@ -23,6 +23,7 @@ from engine.generation.grammars import Grammars, Lock
 from engine.generation.lora import Lora, Loras, slot_bytes
 from engine.generation.telling import Telling
 from engine.generation.vocabulary import Vocabulary
+from engine.pretrained import classified
 from engine.torch_adapter import FLOAT_BYTES, TorchAdapter, TorchOptions, module_bytes
 from engine.types import Entry, Footprint, Outcome, Output
 
@@ -113,6 +114,55 @@ class GenerationAdapter(TorchAdapter, StepAdapter):
         if self._loaded is None:
             raise RuntimeError("a step before load")
         return self._loaded
+
+    @abstractmethod
+    def read_parts(self) -> torch.nn.Module:
+        """The module, with what else is needed kept on the adapter. What the library raises is told by its kind."""
+
+    def read(self) -> torch.nn.Module:
+        """As `read_parts`. Raises LoadFailed with its reason."""
+        lacking = missing_weights(self.files)
+        if lacking is not None:
+            raise LoadFailed(f"{self.files} {lacking}. Fetch the model's files again.", LoadReason.NOT_FOUND)
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()
+        try:
+            return self.read_parts()
+        except LoadFailed:
+            raise
+        except Exception as error:
+            raise classified(self.spec.id, error) from error
+
+    def read_model(self, auto: str) -> torch.nn.Module:
+        """The model that an Auto class of the library finds in the files. Raises LoadFailed if a weight is absent."""
+        import torch
+        import transformers
+
+        module, info = getattr(transformers, auto).from_pretrained(
+            self.files,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            dtype=getattr(torch, self.dtype),
+            output_loading_info=True,
+        )
+        absent = sorted(info["missing_keys"])
+        if absent:
+            # The library makes them up at random, with a line in the log.
+            message = f"The files of {self.spec.id} lack {absent[0]}: it is no model of this family, or cut short."
+            raise LoadFailed(message, LoadReason.CORRUPT)
+        found: torch.nn.Module = module
+        return found
+
+    def read_tokenizer(self) -> Any:
+        """The library's tokenizer of the files. Raises LoadFailed where it is not a fast one."""
+        from transformers import AutoTokenizer
+
+        found: Any = AutoTokenizer.from_pretrained(self.files, local_files_only=True, trust_remote_code=False)
+        if getattr(found, "backend_tokenizer", None) is None:
+            raise LoadFailed(f"{self.spec.id} has no tokenizer.json, which this family needs.", LoadReason.CONFIG)
+        return found
 
     @abstractmethod
     def prompt_of(self, entry: Entry) -> Prompt | ItemRejected:
@@ -363,6 +413,12 @@ def end_tokens(model: Any, tokenizer: Any) -> list[int]:
     if found is None:
         raise LoadFailed("The model's files name no token that ends a text (eos_token_id).", LoadReason.CONFIG)
     return [int(found)] if isinstance(found, int) else [int(token) for token in found]
+
+
+def plain_words(tokenizer: Any) -> list[int]:
+    """Ids of tokens that are no control tokens: what a trial's texts are made of."""
+    added = tokenizer.backend_tokenizer.get_added_tokens_decoder()
+    return [index for index in range(tokenizer.backend_tokenizer.get_vocab_size()) if index not in added]
 
 
 def _own(sequence: TokenSequence) -> GeneratedSequence:

@@ -49,7 +49,7 @@ class Chat:
     def render(
         self, messages: Sequence[Mapping[str, Any]], options: GenerateOptions, template: Any = None
     ) -> Rendered | ItemRejected:
-        """The conversation by the template, before the model's turn. `template` renders it in place of the tokenizer."""
+        """The conversation by the template, up to the model's turn. `template` may stand for the tokenizer."""
         own: list[Mapping[str, Any]] = [dict(message) for message in messages]
         more: dict[str, Any] = {}
         if options.tools:
@@ -87,14 +87,6 @@ class Chat:
             found: list[int] = self._tokenizer(text)["input_ids"]
             return found
         return self._plain.encode([text])[0].ids
-
-    def mark_of(self, text: str) -> str:
-        """The mark for a text that must stay text; empty where it needs none."""
-        return self._mark(text)
-
-    def marked(self, text: str, mark: str) -> str:
-        """The text with its literals marked."""
-        return str(self._marked(text, mark)) if mark else text
 
     @cached_property
     def _plain(self) -> PlainTokenizer:
@@ -144,7 +136,10 @@ class GuardedTokenizer:
         from transformers import BatchEncoding
 
         texts = [text] if isinstance(text, str) else list(text)
-        ids = [self._chat.ids(Rendered(one, self.mark)) for one in texts]
+        first: list[int] = self._tokenizer("")["input_ids"][:1] if kwargs.get("add_special_tokens", True) else []
+        if first != [self._tokenizer.bos_token_id]:
+            first = []
+        ids = [first + self._chat.ids(Rendered(one, self.mark)) for one in texts]
         return BatchEncoding({"input_ids": ids, "attention_mask": [[1] * len(one) for one in ids]})
 
     def __getattr__(self, name: str) -> Any:

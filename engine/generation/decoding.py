@@ -147,11 +147,25 @@ class LibraryDecoder:
         return logits
 
 
-def try_packed(model: Any, device: str, longest: int, words: Sequence[int], text: Any = None) -> PackedDecoder | None:
+class Shown(Protocol):
+    """A prompt with an image."""
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """Its tokens."""
+
+    @property
+    def beside(self) -> Mapping[str, Any]:
+        """What is read with them."""
+
+
+def try_packed(
+    model: Any, device: str, longest: int, words: Sequence[int], text: Any = None, shown: Shown | None = None
+) -> PackedDecoder | None:
     """The packed way, if the model gives the same logits in it as by itself; otherwise None, and all as it was.
 
-    `words` are ids of plain tokens; `text` is the part of the model that reads tokens where that is not all of it.
-    Raises OutOfMemory's own errors.
+    `words` are ids of plain tokens; `text` is the part of the model that reads tokens where that is not all of it, and
+    `shown` a prompt with an image then. Raises what torch raises when memory runs out.
     """
     inner = model if text is None else text
     before = inner.config._attn_implementation
@@ -162,8 +176,12 @@ def try_packed(model: Any, device: str, longest: int, words: Sequence[int], text
     try:
         with torch.inference_mode():
             expected = [_alone(model, row, device) for row in rows]
+            if shown is not None:
+                expected.append(_alone(model, shown.ids, device, shown.beside))
             attend_by(inner, IMPLEMENTATION)
             found = _together(packed, rows)
+            if shown is not None:
+                found.append(_seen_first(packed, shown))
         why = _differs(expected, found, inner, packed.windows, seen)
     except Exception as error:
         if out_of_memory(error):
@@ -213,11 +231,25 @@ def _rows(words: Sequence[int], longest: int, seen: int | None) -> list[list[int
     return [row for row in rows if len(row) > 3]
 
 
-def _alone(model: Any, row: Sequence[int], device: str) -> torch.Tensor:
+def _alone(model: Any, row: Sequence[int], device: str, beside: Mapping[str, Any] | None = None) -> torch.Tensor:
     """The library's logits behind the last three tokens."""
-    out = model(input_ids=torch.tensor([list(row)]).to(device), use_cache=False)
+    out = model(input_ids=torch.tensor([list(row)]).to(device), use_cache=False, **_on(beside or {}, device))
+    taken_shift(model)
     logits: torch.Tensor = out.logits[0, -3:]
     return logits.float()
+
+
+def _seen_first(packed: PackedDecoder, shown: Shown) -> torch.Tensor:
+    """The same of a prompt with an image, whose last two tokens come one by one."""
+    end = len(shown.ids) - 2
+    beside = {
+        name: value[..., :end] if name.endswith("token_type_ids") else value for name, value in shown.beside.items()
+    }
+    memory = Memory(SequenceCache(len(shown.ids)))
+    found = packed.feed([Feed(memory, shown.ids[:end], beside=beside)])
+    found += packed.feed([Feed(memory, shown.ids[end : end + 1])])
+    found += packed.feed([Feed(memory, shown.ids[end + 1 :])])
+    return torch.stack([logits.float() for logits in found if logits is not None])
 
 
 def _together(packed: PackedDecoder, rows: Sequence[Sequence[int]]) -> list[torch.Tensor]:

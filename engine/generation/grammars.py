@@ -19,7 +19,7 @@ from engine.generation.vocabulary import Vocabulary
 
 KEPT = 64
 """Compiled grammars that are kept, the last used ones."""
-JSON_FORM = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
+JSON_FORM: Any = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
 
 
 def written(grammar: Grammar) -> str:

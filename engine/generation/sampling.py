@@ -72,7 +72,7 @@ class Sampler:
         options = self._options
         made = torch.tensor(list(self._made), dtype=torch.long)
         if self._seen is not None:
-            known = torch.cat([self._seen, made]).unique()
+            known = torch.cat([self._seen, made]).unique()  # type: ignore[no-untyped-call]  # the library has no types there
             of = scores[known]
             penalty = options.repetition_penalty
             scores[known] = torch.where(of < 0, of * penalty, of / penalty)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from transformers import GenerationConfig, PreTrainedTokenizerFast
 
@@ -20,15 +22,15 @@ TEMPLATE = (
 )
 
 
-def chatting(*extra: str) -> PreTrainedTokenizerFast:
-    """The tokenizer of a thousand tokens with the control tokens of a chat, and these."""
+def chatting(*extra: str, image: str = "<image>") -> PreTrainedTokenizerFast:
+    """The tokenizer of a thousand tokens with the control tokens of a chat, and these; `image` stands for an image."""
     made = tokenizer(longest=100_000, template=False, extra=(BEGIN, END, *extra))
     made.eos_token = END
-    made.chat_template = TEMPLATE
+    made.chat_template = TEMPLATE.replace("<image>", image)
     return made
 
 
-def lively(model: torch.nn.Module, tokens: PreTrainedTokenizerFast) -> torch.nn.Module:
+def lively(model: Any, tokens: PreTrainedTokenizerFast) -> Any:
     """The model with weights wide enough that its texts differ, and the tokens that end them."""
     torch.manual_seed(11)
     with torch.no_grad():
