@@ -99,10 +99,10 @@ def check_encode(spec: Spec, options: EncodeOptions) -> None:
                 param="options.output_types",
             )
     _check_dimensions(spec, facts, options)
-    for output in options.outputs(facts):
-        if output in _DTYPES and options.output_dtype not in _DTYPES[output]:
+    for given in options.outputs(facts):
+        if given in _DTYPES and options.output_dtype not in _DTYPES[given]:
             raise InvalidOption(
-                f"A {output} vector is {' or '.join(_DTYPES[output])}, not {options.output_dtype.value}.",
+                f"A {given} vector is {' or '.join(_DTYPES[given])}, not {options.output_dtype.value}.",
                 param="options.output_dtype",
             )
 

@@ -23,11 +23,12 @@ from catalog.terms import Verb
 from catalog.tokenizer import PlainTokenizer, Tokens
 from engine.adapters.base import LoadOptions
 from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, NotFinite, WrongCount
-from engine.library_encoder import EncoderOptions, LibraryEncoderAdapter, Row, layout_of, read_row, tokenizer_of
+from engine.library_encoder import LibraryEncoderAdapter
 from engine.maxsim import maxsim
 from engine.multivectors import finish_multivector, read_multivector
 from engine.packing import Ids, Layout, pad
 from engine.readings import text_of
+from engine.text_encoder import EncoderOptions, Row, layout_of, read_row, said_of_query, tokenizer_of
 from engine.types import Batch, Outcome, Output
 
 Matrix = NDArray[np.float32]
@@ -195,13 +196,13 @@ class LateInteractionAdapter(LibraryEncoderAdapter):
                     lead = self._lead(options, is_query) if is_query else self._sides[False].lead
                     asked[place] = (payload, lead, options.truncate)
                 elif isinstance(given, ItemRejected):
-                    outcomes[place] = _of_query(given) if is_query else given
+                    outcomes[place] = said_of_query(given) if is_query else given
                 else:
                     # The items of a request share its query, so it meets all their vectors at once.
                     pairs[place][is_query] = (None, sent.setdefault(given.tobytes(), given) if is_query else given)
             for place, found in self._vectors(batch, self._sides[is_query], asked).items():
                 if isinstance(found, EngineError):
-                    outcomes[place] = outcomes[place] or (_of_query(found) if is_query else found)
+                    outcomes[place] = outcomes[place] or (said_of_query(found) if is_query else found)
                 else:
                     pairs[place][is_query] = found
         by_query: dict[int, list[int]] = {}
@@ -276,7 +277,7 @@ class LateInteractionAdapter(LibraryEncoderAdapter):
         model = self.module
         if model is None:
             raise RuntimeError("run before load or restore")
-        with torch.inference_mode(), self._lock:
+        with torch.inference_mode(), self.lock:
             features = model(self.on_device(arrays), task=side.task)
             values = features["token_embeddings"].float().cpu().numpy()
             kept = features["attention_mask"].bool().cpu().numpy()
@@ -315,10 +316,3 @@ def _unprojected(root: Path, *, model_kwargs: dict[str, Any], **_: Any) -> list[
         str(root), model_kwargs=local | model_kwargs, processor_kwargs=dict(local), config_kwargs=dict(local)
     )
     return [first, MultiVectorMask(), Normalize(module_input_name="token_embeddings")]
-
-
-def _of_query(error: EngineError) -> EngineError:
-    """The error of an item, said of its query."""
-    return type(error)(
-        error.message.replace("The item", "The query", 1).replace("The text", "The query", 1), param="query"
-    )

@@ -20,10 +20,11 @@ from catalog.schema import EncodeFacts, Spec
 from catalog.tokenizer import PlainTokenizer, Tokens
 from engine.adapters.base import LoadOptions
 from engine.errors import ItemRejected, LoadFailed, LoadReason, WrongCount
-from engine.library_encoder import LibraryEncoderAdapter, Row, layout_of, read_row, tokenizer_of
+from engine.library_encoder import LibraryEncoderAdapter
 from engine.packing import Layout, pad
 from engine.readings import text_of
 from engine.sparse import finish_sparse
+from engine.text_encoder import Row, layout_of, read_row, tokenizer_of
 from engine.torch_adapter import FLOAT_BYTES
 from engine.types import Batch, Footprint, Outcome, Output
 
@@ -163,7 +164,7 @@ class SparseEncoderAdapter(LibraryEncoderAdapter):
         import torch
 
         features = self.on_device(pad([row.tokens for row in rows], way.layout))
-        with torch.inference_mode(), self._lock:
+        with torch.inference_mode(), self.lock:
             for step in way.steps:
                 features = step(features)
             found = features["sentence_embedding"]

@@ -109,7 +109,7 @@ def states_scores(folder: Path | None, items: Sequence[Payload], device: str) ->
 
 WRONG = {"multivector": {"num_tokens": 1, "token_dims": 7, "values": b"\0" * 28}}
 COLBERT, PYLATE = random("colbert", 128), random("pylate", 128)
-BAD = ({}, {"text": 7}, {"text": "half \ud83d pair"})
+BAD: Sequence[Payload] = ({}, {"text": 7}, {"text": "half \ud83d pair"})
 BAD_PAIRS = ({"text": "no query"}, {"query": {"text": "no text"}}, {**WRONG, "query": {"text": "a"}})
 
 CASES = [

@@ -12,7 +12,7 @@ from catalog.options import EncodeOptions, ScoreOptions
 from catalog.terms import Verb
 from engine.adapters.late_interaction import LateInteractionAdapter
 from engine.errors import ItemRejected, TextTooLong
-from engine.library_encoder import Row
+from engine.text_encoder import Row
 from engine.types import Outcome, Output
 from tests.adapters.conftest import batch
 

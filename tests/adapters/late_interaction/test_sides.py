@@ -46,7 +46,7 @@ def by_hand(text: str, is_query: bool) -> NDArray[np.float32]:
     with torch.inference_mode():
         states = model(torch.tensor([ids]), attention_mask=torch.tensor([seen])).last_hidden_state[0]
         vectors = torch.nn.functional.normalize(states @ load_file(files / "model.safetensors")["linear.weight"].T)
-    left_out = () if is_query else tokenizer.convert_tokens_to_ids(list(string.punctuation))
+    left_out = set() if is_query else {tokenizer.convert_tokens_to_ids(sign) for sign in string.punctuation}
     return np.stack([vector.numpy() for vector, index in zip(vectors, ids, strict=True) if index not in left_out])
 
 

@@ -16,7 +16,7 @@ from catalog.options import EncodeOptions, OutputDtype
 from catalog.schema import Spec
 from engine.adapters.sparse_encoder import SparseEncoderAdapter, pooled
 from engine.errors import LoadFailed, LoadReason, TextTooLong
-from engine.library_encoder import EncoderOptions
+from engine.text_encoder import EncoderOptions
 from engine.types import Outcome, Output
 from tests.small import folder, package
 

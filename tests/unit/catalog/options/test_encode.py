@@ -49,7 +49,9 @@ def test_an_instruction_or_a_named_prompt_stands_in_place_of_a_sides_own() -> No
     ],
 )
 def test_each_output_has_its_types(outputs: list[str], dtype: str) -> None:
-    assert parse_options(ALL, Verb.ENCODE, {}, {"output_types": outputs, "output_dtype": dtype})
+    found = parse_options(ALL, Verb.ENCODE, {}, {"output_types": outputs, "output_dtype": dtype})
+    assert isinstance(found, EncodeOptions)
+    assert found.output_dtype == dtype
 
 
 @pytest.mark.parametrize(
