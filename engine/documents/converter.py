@@ -225,11 +225,15 @@ def _shaped(document: DoclingDocument, looked: Looked, ocr: bool | None, partial
     pages = len(document.pages) or None
     warnings = looked.warnings
     blank = sum(looked.blank)
-    # Headers and footers are left out, unless they are all that there is.
-    layers = None if _body_has_text(document) else {ContentLayer.BODY, ContentLayer.FURNITURE}
-    markdown = document.export_to_markdown(included_content_layers=layers)
-    text = document.export_to_text(included_content_layers=layers)
-    if not _has_text(document):
+    # What OCR read inside a picture would be left out, which may be all of a page.
+    whole: dict[str, Any] = {"traverse_pictures": blank > 0 and ocr is not False}
+    text = document.export_to_text(**whole)
+    if not text.strip():
+        # So would headers and footers, which may be all of a document.
+        whole = {"traverse_pictures": True, "included_content_layers": {ContentLayer.BODY, ContentLayer.FURNITURE}}
+        text = document.export_to_text(**whole)
+    markdown = document.export_to_markdown(**whole)
+    if not _has_text(text, tables):
         why = "OCR is off, and " if blank and ocr is False else ""
         warnings.append(warning("no_text", f"No text was found: {why}the document may hold pictures alone."))
     elif blank and ocr is False:
@@ -247,14 +251,9 @@ def _shaped(document: DoclingDocument, looked: Looked, ocr: bool | None, partial
     )
 
 
-def _has_text(document: DoclingDocument) -> bool:
-    return any(item.text.strip() for item in document.texts) or _tables_have_text(document)
-
-
-def _body_has_text(document: DoclingDocument) -> bool:
-    body = (item for item in document.texts if item.content_layer is ContentLayer.BODY)
-    return any(item.text.strip() for item in body) or _tables_have_text(document)
-
-
-def _tables_have_text(document: DoclingDocument) -> bool:
-    return any(cell.text.strip() for found in document.tables for cell in found.data.table_cells)
+def _has_text(text: str, tables: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether anything was read: the rules and bars of a table alone are nothing."""
+    if not tables:
+        return bool(text.strip())
+    filled = any(cell.strip() for found in tables for row in (*found["header"], *found["rows"]) for cell in row)
+    return filled or any(char.isalnum() for char in text)

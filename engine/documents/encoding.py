@@ -45,17 +45,19 @@ _MOST_NULS = 0.01
 
 _LEAST_CHAOS = 0.05
 _MOST_CHAOS = 0.2
+_MOST_STRAYS = 0.02
 _CHARSET = re.compile(r"charset\s*=\s*\"?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
 _LATIN = "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f"
 _MARK = "\u00a2-\u00a9\u00ac\u00ae-\u00b9\u00bc-\u00bf\u00d7\u00f7\u0192\u02c6\u02dc\u2020-\u2022\u2030"
 _STRAY = re.compile(
     rf"[{_LATIN}][{_MARK}][{_LATIN}]"
-    rf"|[\u00a2-\u00a5\u00a8\u00ac\u00af\u00b4\u00b8\u02c6\u02dc\u2022][{_LATIN}]"
+    rf"|[\u00a2-\u00a5\u00a8\u00ac\u00af\u00b4\u00b8\u02c6\u02dc][{_LATIN}]"
     rf"|[{_LATIN}][\u0370-\u06ff]|[\u0370-\u06ff][{_LATIN}]"
+    "|[\u4e00-\u9fff][\uac00-\ud7a3]|[\uac00-\ud7a3][\u3131-\u318e\u4e00-\u9fff]"
     "|[a-z][\u00c0-\u00d6\u00d8-\u00de\u0152\u0160\u0178\u017d]"
 )
-"""What no prose has, and what a wrong single-byte encoding makes of it: a sign inside a word, or as the first letter of
-one; letters of two scripts in a word; a capital after a small letter."""
+"""What no prose has, and what a wrong encoding makes of it: a sign inside a word, or as the first letter of
+one; letters of two scripts in a word; a capital after a small letter. Two bytes to a character: Hangul among Hanja."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,8 @@ def _strict(data: bytes, name: str) -> str | None:
 
 
 def _strays(text: str) -> bool:
-    return _STRAY.search(text) is not None
+    """Whether more than a slip here and there looks wrong."""
+    return sum(1 for _ in _STRAY.finditer(text)) > _MOST_STRAYS * sum(char > "\x7f" for char in text)
 
 
 def _wrong_script(text: str) -> bool:

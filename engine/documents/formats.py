@@ -108,8 +108,9 @@ def delimiter(text: str) -> str | None:
             widths = {len(row) for row in csv.reader(lines[: 100 if len(lines) > 100 else None], delimiter=mark) if row}
         except csv.Error:
             continue
-        if len(widths) == 1 and len(lines) > 1:
-            best = max(best, (widths.pop(), mark))
+        width = widths.pop() if len(widths) == 1 and len(lines) > 1 else 0
+        if width > best[0]:
+            best = (width, mark)
     return best[1] or None
 
 
