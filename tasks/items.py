@@ -188,14 +188,14 @@ class Message(Strict):
 class KnownEntity(Strict):
     """A piece of the item's text, in code points: what an extraction gives as an entity can be sent as it is.
 
-    `text`, if it is there, must be what the offsets say. `score` is not read.
+    `text`, if it is there, must be what the offsets say. `score` comes back with what is found about the entity.
     """
 
     start: Annotated[int, Field(ge=0)]
     end: Annotated[int, Field(ge=1)]
     label: Annotated[str, Field(max_length=1000)]
     text: str | None = None
-    score: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    score: Annotated[float, Field(ge=0, le=1)] | None = None
 
 
 _Vectors = Annotated[
@@ -270,7 +270,7 @@ def as_payload(item: str | ItemRequest) -> dict[str, Any]:
     if item.multivector is not None:
         found["multivector"] = item.multivector
     if item.entities is not None:
-        found["entities"] = [{"start": one.start, "end": one.end, "label": one.label} for one in item.entities]
+        found["entities"] = [one.model_dump(exclude={"text"}, exclude_none=True) for one in item.entities]
     return found
 
 

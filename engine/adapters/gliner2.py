@@ -234,13 +234,12 @@ def _schema(options: ExtractOptions, asked: Asked | None) -> Any:
     except ValueError as error:
         raise SchemaRefused(str(error)[:300]) from error
     labels = list(dict.fromkeys(options.labels or ()))
-    if labels and options.classification_task is None:
+    task = options.classification_task
+    if labels and task is None:
         schema.entities(labels)
-    elif labels:
+    elif labels and task is not None:
         threshold = _THRESHOLD if options.threshold is None else options.threshold
-        schema.classification(
-            options.classification_task, labels, multi_label=options.multi_label, cls_threshold=threshold
-        )
+        schema.classification(task, labels, multi_label=options.multi_label, cls_threshold=threshold)
     if options.relation_labels:
         schema.relations(list(dict.fromkeys(options.relation_labels)), threshold=options.relation_threshold)
     return schema

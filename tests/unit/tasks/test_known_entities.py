@@ -20,9 +20,13 @@ def item(**fields: Any) -> ItemRequest:
     return ItemRequest.model_validate(fields)
 
 
-def test_entities_of_a_text_reach_the_adapter_without_what_it_does_not_read() -> None:
+def test_entities_of_a_text_reach_the_adapter_without_their_texts() -> None:
     found = item(id="a", text=TEXT, entities=[{**ADA, "text": "\U0001d400da", "score": 0.9}, {**ACME, "score": 1}])
-    assert as_payload(found) == {"id": "a", "text": TEXT, "entities": [ADA, ACME]}
+    assert as_payload(found) == {
+        "id": "a",
+        "text": TEXT,
+        "entities": [{**ADA, "score": 0.9}, {**ACME, "score": 1}],
+    }
 
 
 def test_a_text_without_entities_and_one_with_none_found_are_told_apart() -> None:
@@ -44,6 +48,7 @@ def test_a_model_is_told_by_the_kinds_that_the_item_holds_entities() -> None:
         {"text": TEXT, "entities": [{**ADA, "start": 3}]},
         {"text": TEXT, "entities": [ADA, {**ACME, "end": 18}]},
         {"text": TEXT, "entities": [{**ADA, "text": "Ada"}]},
+        {"text": TEXT, "entities": [{**ADA, "score": 1.1}]},
         {"text": TEXT, "entities": [{"start": 0, "end": 3}]},
         {"text": TEXT, "entities": [{**ADA, "colour": "red"}]},
         {"text": TEXT, "entities": [ADA] * 1001},
