@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from redis.asyncio import Redis
 
 from api import errors, openapi
+from api.asking import Asking
 from api.body import BodyTimeout, BodyTooLarge, ClientGone, on_gone, on_unread
 from api.ending import before_shutdown
 from api.link import Link
@@ -27,7 +28,9 @@ from api.presence import Presence
 from api.routes import events, health, jobs, models, residency, results, submit
 from api.services import Services
 from api.waiting import Waiting
+from catalog.live import LiveCatalog
 from catalog.loader import Catalog
+from tasks.catalog import live_catalog
 from tasks.costs import Prices
 from tasks.counting import Counting
 from tasks.db import AsyncDatabase
@@ -100,10 +103,14 @@ def create_app(settings: Settings, catalog: Catalog | None = None) -> FastAPI:
 
 async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, stack: AsyncExitStack) -> Services:
     """Make the parts; `stack` takes them apart again, the last one first."""
-    if catalog is None:
-        catalog = Catalog.load([folder for folder in settings.catalog.split(":") if folder])
-    for problem in catalog.problems:
+    live = live_catalog(settings) if catalog is None else LiveCatalog.fixed(catalog)
+    for problem in live.problems:
         log.warning("left out of the catalog: %s", problem.message)
+    stack.callback(live.close)
+    if catalog is None and settings.catalog_poll_s:
+        live.watch(settings.catalog_poll_s, lambda change: None)
+    asking = Asking(live)
+    stack.callback(asking.close)
     instance = secrets.token_hex(8)
     database = AsyncDatabase(settings.database_url, settings.pool_size, name="roost-api")
     stack.push_async_callback(database.close)
@@ -149,7 +156,8 @@ async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, 
         limits=Limits.of(settings),
         instance=instance,
         clock=time.time,
-        catalog=catalog,
+        catalog=live,
+        asking=asking,
         counting=counting,
         database=database,
         redis=redis,

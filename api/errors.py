@@ -42,6 +42,8 @@ STATUS: Mapping[str, int] = {
     "method_not_allowed": 405,
     "model_not_found": 404,
     "ambiguous_model": 422,
+    "model_not_allowed": 403,
+    "model_not_served": 422,
     # the job
     "job_not_found": 404,
     "result_expired": 410,

@@ -82,6 +82,8 @@ class ModelObject(Reply):
     unit: Annotated[str, Field(description="What lengths count: tokens, pages, tiles or seconds")]
     parameters: int
     verified: bool
+    needs: Annotated[list[str], Field(description="What it cannot be loaded without: code of its own, pickled weights")]
+    allowed: Annotated[bool, Field(description="Whether the operator lets it have what it needs")]
     cost: Annotated[CostPrice, Field(description="What jobs of this model are priced by now")]
     loaded: bool
     state: Annotated[str, Field(description=f"Over all workers, the one nearest to serving: {_STATES}")]
@@ -100,6 +102,10 @@ class ModelList(Reply):
 
     object: Literal["list"]
     data: list[ModelObject]
+    problems: Annotated[
+        list[str],
+        Field(description="Files of the catalog that are no good as they are now; what they said before holds"),
+    ]
 
 
 class DeviceMemory(Reply):

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from redis.asyncio import Redis
 from starlette.requests import Request
 
+from api.asking import Asking
 from api.link import Link
 from api.metrics import Metrics, Scrape
 from api.presence import Presence
 from api.waiting import Waiting
-from catalog.loader import Catalog
+from catalog.live import LiveCatalog
 from tasks.costs import Prices
 from tasks.counting import Counting
 from tasks.db import AsyncDatabase
@@ -30,7 +31,8 @@ class Services:
     limits: Limits
     instance: str
     clock: Callable[[], float]
-    catalog: Catalog
+    catalog: LiveCatalog
+    asking: Asking
     counting: Counting
     database: AsyncDatabase
     redis: Redis

@@ -45,6 +45,12 @@ class UnknownModel(CatalogError):
         hint = f" Did you mean {' or '.join(repr(n) for n in self.nearest)}?" if self.nearest else ""
         super().__init__(f"Model {name[:200]!r} is not in the catalog.{hint}", param="model")
 
+    def adding(self, more: str) -> UnknownModel:
+        """This error, with one more sentence."""
+        self.message = f"{self.message} {more}"
+        self.args = (self.message,)
+        return self
+
 
 class AmbiguousModel(UnknownModel):
     """A bare name that several models share; give the whole id."""
@@ -55,6 +61,18 @@ class AmbiguousModel(UnknownModel):
         names = " or ".join(repr(i) for i in self.nearest)
         self.message = f"The name {name[:200]!r} fits {len(ids)} models; give the whole id, such as {names}."
         self.args = (self.message,)
+
+
+class ModelNotAllowed(CatalogError):
+    """This model needs what the operator has not allowed it; ask for another, or have it named in ROOST_TRUST."""
+
+    code = "model_not_allowed"
+
+
+class UnservedModel(CatalogError):
+    """There is such a model, but no family serves it; the message says why."""
+
+    code = "model_not_served"
 
 
 class UnsupportedVerb(CatalogError):

@@ -1,7 +1,8 @@
 """Is a model's folder whole? A download cut short leaves files out; loading it would fail late and oddly.
 
 A folder is either plain (config, weights and tokenizer in it) or of sentence-transformers: `modules.json` names a
-folder for each module, and the first, often the root itself, holds weights and tokenizer.
+folder for each module, and the first, often the root itself, holds weights and tokenizer. GLiNER and GLiREL have a
+config of their own name. A GGUF file holds all of a model.
 """
 
 from __future__ import annotations
@@ -11,16 +12,23 @@ from pathlib import Path
 from typing import Any
 
 _INDEX = "model.safetensors.index.json"
+_PICKLED_INDEX = "pytorch_model.bin.index.json"
 _ROUTER = "router_config.json"
+_CONFIGS = ("config.json", "modules.json", "gliner_config.json", "glirel_config.json")
 
 
-def missing_weights(folder: Path) -> str | None:
-    """What the folder lacks to be loaded, as the end of a sentence; None if it is whole."""
-    if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
+def missing_weights(folder: Path, *, pickle: bool = False) -> str | None:
+    """What the folder lacks to be loaded, as the end of a sentence; None if it is whole.
+
+    With `pickle` its weights may be in one where there are no others.
+    """
+    if not any((folder / name).is_file() for name in _CONFIGS):
         return "has neither config.json nor modules.json"
-    files = weight_files(folder)
+    files = weight_files(folder) or (pickled_files(folder) if pickle else [])
+    if not files and pickle:
+        return "has no weights, neither in safetensors nor in a pickle"
     if not files:
-        return "has no safetensors weights, and pickled ones are not loaded"
+        return "has no safetensors weights, and pickled ones are not loaded unless its YAML and ROOST_TRUST allow it"
     absent = [file.name for file in files if not file.is_file()]
     if absent:
         return f"lacks {absent[0]}"
@@ -29,6 +37,11 @@ def missing_weights(folder: Path) -> str | None:
         if not str(entry.get("type", "")).endswith("Normalize") and not (folder / path / "config.json").is_file():
             return f"lacks {path}/config.json"
     return None
+
+
+def missing_gguf(folder: Path) -> str | None:
+    """What the folder lacks for llama.cpp; None if it has a GGUF file."""
+    return None if any(folder.glob("*.gguf")) else "has no GGUF file"
 
 
 def missing_tokenizer(folder: Path) -> str | None:
@@ -74,6 +87,15 @@ def weight_files(folder: Path) -> list[Path]:
     if isinstance(index, dict):
         return [root / name for name in sorted({str(name) for name in index.values()})]
     return sorted(root.glob("*.safetensors"))
+
+
+def pickled_files(folder: Path) -> list[Path]:
+    """The pickles that are loaded where there are no safetensors: the shards that an index names, or the one."""
+    root = model_root(folder)
+    index = read_json(root / _PICKLED_INDEX).get("weight_map")
+    if isinstance(index, dict):
+        return [root / name for name in sorted({str(name) for name in index.values()})]
+    return sorted(root.glob("pytorch_model.bin"))
 
 
 def read_json(file: Path) -> dict[str, Any]:

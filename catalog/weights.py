@@ -1,8 +1,10 @@
 """Where a model's files are on this machine, and fetching them from the hub when they are not here yet.
 
-Tried in this order: the spec's folder, the hub's cache, the hub, an installed package (found, never imported). Only
-safetensors, configs and tokenizer files are fetched: pickles and code never. What was found is remembered for the life
-of the process, and a hub out of reach is not asked again for a minute, so that an offline machine falls back at once.
+Tried in this order: the spec's folder, the hub's cache, the hub, an installed package (found, never imported). What is
+fetched are safetensors, configs and tokenizer files, or the GGUF files of llama.cpp's family; pickles and code only for
+a model whose source needs them, which the catalog gives out only where an operator trusts it. What was found is
+remembered for the life of the process, and a hub out of reach is not asked again for a minute, so that an offline
+machine falls back at once.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -26,19 +29,24 @@ from huggingface_hub.errors import (
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from catalog.errors import WeightsReason, WeightsUnavailable
-from catalog.modelfolder import find_tokenizer, missing_tokenizer, missing_weights
+from catalog.modelfolder import find_tokenizer, missing_gguf, missing_tokenizer, missing_weights
 from catalog.schema import PackageWeights, Source, Spec
 
 TOKENIZER_FILES = (
     "config.json",
     "config_sentence_transformers.json",
     "modules.json",
+    "router_config.json",
     "sentence_*_config.json",
     "special_tokens_map.json",
     "tokenizer*.json",
     "*/tokenizer*.json",
 )
-WEIGHT_FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors")
+WEIGHT_FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors", "artifact.metadata")
+PICKLED_FILES = ("pytorch_model*.bin", "*/pytorch_model*.bin", "*_linear.pt")
+CODE_FILES = ("*.py",)
+GGUF_FILES = ("*.json", "*.gguf")
+_GGUF_FAMILY = "llama_cpp"
 _NEVER = ("onnx/*", "openvino/*", "coreml/*", "*/.*", ".*", "consolidated*", "original/*")
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
@@ -58,6 +66,10 @@ class _Wanted:
 
 
 _WEIGHTS = _Wanted(WEIGHT_FILES, missing_weights)
+_PICKLED = _Wanted((*WEIGHT_FILES, *PICKLED_FILES), partial(missing_weights, pickle=True))
+_CODE = _Wanted((*WEIGHT_FILES, *CODE_FILES), missing_weights)
+_PICKLED_CODE = _Wanted((*WEIGHT_FILES, *PICKLED_FILES, *CODE_FILES), partial(missing_weights, pickle=True))
+_GGUF = _Wanted(GGUF_FILES, missing_gguf)
 _TOKENIZER = _Wanted(TOKENIZER_FILES, missing_tokenizer)
 
 
@@ -92,7 +104,7 @@ class Locator:
 
         May download. Raises WeightsUnavailable with what was tried and what to do.
         """
-        return self._folder(spec, _WEIGHTS)
+        return self._folder(spec, _wanted(spec))
 
     def locate_here(self, spec: Spec) -> Path | None:
         """As `locate`, from what is on this machine already: nothing is downloaded, nothing waits for a download.
@@ -102,8 +114,9 @@ class Locator:
         source = spec.source
         if source.path is None and source.hub is None and source.package is None:
             return None
-        found = self._found.get((_WEIGHTS, source))
-        return found if found and not _WEIGHTS.missing(found) else self._search(spec, _WEIGHTS, fetch=False)
+        wanted = _wanted(spec)
+        found = self._found.get((wanted, source))
+        return found if found and not wanted.missing(found) else self._search(spec, wanted, fetch=False)
 
     def tokenizer_file(self, spec: Spec) -> Path | None:
         """The model's `tokenizer.json`, fetched without weights; None for a model that has no source.
@@ -157,7 +170,7 @@ class Locator:
         try:
             return self._snapshot(hub, revision, wanted, local_files_only=True)
         except HFValidationError as error:
-            raise _hub_failure(hub, revision, error) from error
+            raise hub_failure(hub, revision, error) from error
         except OSError as error:
             at = f" at revision {revision}" if revision else ""
             message = f"The hub's cache has no complete copy of {hub}{at}."
@@ -176,7 +189,7 @@ class Locator:
             return self._snapshot(hub, revision, wanted, local_files_only=False)
         except Exception as error:
             # Whatever the client raises, the files did not come; its own message is for people at a prompt.
-            failure = _hub_failure(hub, revision, error)
+            failure = hub_failure(hub, revision, error)
             if failure.reason is WeightsReason.NETWORK:
                 self._unreachable = (self._clock() + self._retry_s, type(error).__name__)
             raise failure from error
@@ -193,6 +206,16 @@ class Locator:
             local_files_only=local_files_only,
         )
         return Path(folder)
+
+
+def _wanted(spec: Spec) -> _Wanted:
+    """The files that a model is loaded from."""
+    if spec.family == _GGUF_FAMILY:
+        return _GGUF
+    pickle, code = "pickle" in spec.source.needs, "code" in spec.source.needs
+    if pickle:
+        return _PICKLED_CODE if code else _PICKLED
+    return _CODE if code else _WEIGHTS
 
 
 def _of_path(folder: Path) -> Path:
@@ -221,7 +244,8 @@ def _of_package(package: PackageWeights) -> Path:
     raise WeightsUnavailable(message, reason=WeightsReason.NOT_FOUND)
 
 
-def _hub_failure(hub: str, revision: str | None, error: Exception) -> WeightsUnavailable:
+def hub_failure(hub: str, revision: str | None, error: Exception) -> WeightsUnavailable:
+    """What an error of the hub's client means, and what to do."""
     status = error.response.status_code if isinstance(error, HfHubHTTPError) else 0
     reason = WeightsReason.NOT_FOUND
     if isinstance(error, GatedRepoError):

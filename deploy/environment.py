@@ -39,8 +39,9 @@ def exported(settings: Settings) -> dict[str, str]:
     values = {name: _text(getattr(settings, name)) for name in sorted(settings.model_fields_set)}
     # Children run in the data folder, so paths relative to ours must not stay so.
     values["data_dir"] = str(settings.data_dir.absolute())
-    if settings.catalog:
-        values["catalog"] = ":".join(str(Path(folder).absolute()) for folder in settings.catalog.split(":") if folder)
+    for name, folders in (("catalog", settings.catalog_folders), ("model_folders", settings.model_folder_paths)):
+        if folders:
+            values[name] = ":".join(str(folder.absolute()) for folder in folders)
     return {variable(name): value for name, value in values.items()}
 
 

@@ -152,6 +152,15 @@ class Engine:
         self._residency.fail(model, error)
         self.refused(model, error)
 
+    def renew(self, models: Iterable[str]) -> None:
+        """These models are defined anew in the catalog. What runs ends as it began; what comes has the new ones."""
+        for model in models:
+            with self._lock:
+                if not self._roster.renew(model):
+                    log.warning("%s runs in another way by its new definition: restart the worker for it", model)
+                    continue
+            self._residency.renew(model)
+
     def cancel(self, ids: Iterable[str]) -> list[str]:
         """Drop these works and return those that were in hand. What runs goes on running, and is not reported.
 

@@ -117,5 +117,7 @@ class Hosting:
             slot.phase, slot.host = Phase.ABSENT, 0
             slot.dropped[reason] = slot.dropped.get(reason, 0) + 1
             self._host.free(slot.model)
+            if slot.outdated:
+                slot.renew()
             self._changed.notify_all()
         log.info("%s dropped from host memory (%s)", slot.model, reason)

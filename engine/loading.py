@@ -335,7 +335,7 @@ class Loading:
         # Host memory that a batch or the machine lacks is not won by parking in it.
         apart = self._hosting.apart and book is not self._placement.host
         parks = apart or reason not in (Reason.MEMORY, Reason.OVER)
-        parked = parks and self._hosting.park(slot)
+        parked = parks and not slot.outdated and self._hosting.park(slot)
         if not parked and slot.adapter is not None:
             drop_weights(slot.adapter)
         try:
@@ -346,6 +346,8 @@ class Loading:
                 slot.phase = slot.away
                 slot.departed(reason, by, self._clock())
                 book.free(slot.model)
+                if slot.outdated:
+                    slot.renew()
                 self._changed.notify_all()
         self._hosting.settle()
         log.info("%s evicted (%s)", slot.model, "parked in host memory" if parked else reason)

@@ -97,6 +97,9 @@ class Placement:
         if short and self._device.kind is DeviceKind.CPU and (parked := self.least_parked(now)) is not None:
             return parked, None
         pressed = short or self.pressed
+        for slot in self.slots.values():
+            if slot.outdated and not slot.leases and slot.phase in (Phase.RESIDENT, Phase.PARKED):
+                return slot, None
         for slot in sorted(self._there(), key=lambda slot: slot.since):
             pressing = pressed and self.book(slot) is self.ledger
             if slot.pinned or slot.wanted or slot.leases or (slot.keep_alive_s is None and not pressing):
@@ -121,6 +124,8 @@ class Placement:
 
     def why_idle(self, slot: Slot) -> Reason:
         """Why a model that is idle leaves now."""
+        if slot.outdated:
+            return Reason.CHANGED
         if self.book(slot) is self.ledger and self.ledger.short:
             return Reason.OVER
         return Reason.ROOM if self.pressed else Reason.IDLE

@@ -129,6 +129,18 @@ class Residency:
             self._placement.slot(model).work = False
             self._changed.notify_all()
 
+    def renew(self, model: str) -> None:
+        """The model has another definition now: it is loaded anew once nobody holds it as it was."""
+        with self._lock:
+            slot = self._slots.get(model)
+            if slot is None:
+                return
+            slot.outdated = True
+            if slot.phase in (Phase.ABSENT, Phase.FAILED):
+                slot.phase = Phase.ABSENT
+                slot.renew()
+            self._changed.notify_all()
+
     def fail(self, model: str, error: LoadFailed) -> None:
         """Note a failure that another process met with this model. A load that has begun here goes on."""
         with self._lock:
@@ -151,7 +163,7 @@ class Residency:
         """Whether a lease would be given now."""
         with self._lock:
             slot = self._slots.get(model)
-            if slot is None or slot.phase is not Phase.RESIDENT or slot.adapter is None:
+            if slot is None or slot.phase is not Phase.RESIDENT or slot.adapter is None or slot.outdated:
                 return False
             return slot.adapter.reentrant or not slot.leases
 

@@ -49,6 +49,21 @@ class Roster:
         """The one spelling of a name. Raises UnknownModel."""
         return self._catalog.find(name).key
 
+    def renew(self, name: str) -> bool:
+        """Take a model's new definition. False where that needs a new process: it runs in another way now.
+
+        One that is not in the catalog any more stays as it was, for the works that are in hand.
+        """
+        before = self._known.pop(name, None)
+        if before is None:
+            return True
+        after = None if self.look_up(name) is not None else self._known[name]
+        if after is None or (after.place, after.stepped) != (before.place, before.stepped):
+            self._known[name] = before
+            return after is None
+        self._bounds.pop(name, None)
+        return True
+
     def __getitem__(self, name: str) -> Known:
         return self._known[name]
 

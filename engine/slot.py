@@ -41,7 +41,8 @@ class Slot:
     It is wanted while work waits for it (`work`), threads do (`waiters`), or it was to be there from the start and has
     not come yet (`early`). `measured` is what its weights took when it was last loaded, `host` what they take in host
     memory while it is parked, or on its way back from there. `again` is when a load for which the device had no room
-    may be tried once more, `starved` since when there is none.
+    may be tried once more, `starved` since when there is none. One that is `outdated` has another definition by now: it
+    is leased no more, and leaves as soon as nobody holds it.
     """
 
     model: str
@@ -77,6 +78,7 @@ class Slot:
     demand: float = 0.0
     error: EngineError | None = None
     retry: float = 0.0
+    outdated: bool = False
     loading_since: float | None = None
     loading_total: float = 0.0
 
@@ -131,6 +133,12 @@ class Slot:
         """Note that so many items are about to run."""
         self.demand = self._demand(now, policy) + items
         self.used = now
+
+    def renew(self) -> None:
+        """Forget what was read of its files, for a new definition. It is away."""
+        self.adapter = self.footprint = self.measured = self.error = None
+        self.per_token, self.retry, self.outdated = 0, 0.0, False
+        self.early = self.early or self.pinned
 
     def departed(self, reason: Reason, by: str | None, now: float) -> None:
         """Note an eviction."""

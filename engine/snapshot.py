@@ -53,6 +53,8 @@ class Reason(StrEnum):
     """A batch ran out of memory."""
     OVER = "over"
     """A newcomer took more than it had said and passed the budget, or somebody else took what was given to ours."""
+    CHANGED = "changed"
+    """Its definition in the catalog did."""
 
 
 @dataclass(frozen=True, slots=True)

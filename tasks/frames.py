@@ -16,7 +16,8 @@ Child to parent:
     ["loading", model, limit_s]         a load begins, under the same rule
     ["loaded", model]
     ["residents", {model: load_s}]      the models on the device now, and what the last load of each took
-    ["knows", [model…]]                 the models of its catalog, told once
+    ["knows", [model…], more]           the models of its catalog, told again when they change; `more` if it also finds
+                                        those that no YAML names, by `id@revision`
     ["unable", [model…]]                those that it cannot have now: too large, or not tried again yet after a failure
     ["done", [[id, status, runtime_s, code]…]]  committed; status is succeeded, failed or dropped; ack now
     ["returned", [id…]]                 never started; put them back in their queues unchanged

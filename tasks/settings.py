@@ -34,6 +34,14 @@ class Eviction(StrEnum):
     LRU = "lru"
 
 
+class HubModels(StrEnum):
+    """Whether a caller may name any repository of the hub."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
 class LogLevel(StrEnum):
     """How much a process logs."""
 
@@ -125,6 +133,24 @@ class Settings(BaseSettings):
     catalog: Annotated[str, Field(description="Folders of model YAMLs besides the built-in ones, separated by ':'")] = (
         ""
     )
+
+    catalog_poll_s: Annotated[
+        float, Field(ge=0, description="Seconds between two looks at the YAMLs for changes; 0 reads them once")
+    ] = 2.0
+    hub_models: Annotated[
+        HubModels,
+        Field(
+            description="Models by any name of the hub, without a YAML: on, off, or auto (on if ROOST_HOST is local)"
+        ),
+        BeforeValidator(_lowered),
+    ] = HubModels.AUTO
+    model_folders: Annotated[
+        str, Field(description="Folders with models as org/name, found by name without a YAML, separated by ':'")
+    ] = ""
+    trust: Annotated[
+        str,
+        Field(description="Ids of models that may run code of their own and load pickles, separated by commas"),
+    ] = ""
 
     # Where the embedded stack listens
     host: Annotated[str, Field(description="Address the API and Flower listen on")] = "127.0.0.1"
@@ -260,6 +286,22 @@ class Settings(BaseSettings):
     def catalog_folders(self) -> list[Path]:
         """The operator's own folders of model YAMLs, in the order in which they override the built-in ones."""
         return [Path(folder) for folder in self.catalog.split(":") if folder]
+
+    @property
+    def model_folder_paths(self) -> list[Path]:
+        """The folders in which models are found by their name."""
+        return [Path(folder) for folder in self.model_folders.split(":") if folder]
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """The models that may have what they need."""
+        return _names(self.trust)
+
+    @property
+    def finds_hub_models(self) -> bool:
+        """Whether models of the hub are found by name. Left to itself, only where no other machine can ask."""
+        local = self.host in ("localhost", "::1") or self.host.startswith("127.")
+        return self.hub_models is HubModels.ON or (self.hub_models is HubModels.AUTO and local)
 
     @property
     def preload_names(self) -> tuple[str, ...]:

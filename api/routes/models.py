@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter
@@ -17,6 +18,7 @@ from api.presence import Worker
 from api.residency import moment, summed, whole
 from api.routes.replies import errors
 from api.services import Services, services
+from catalog.errors import InvalidSpec
 from catalog.options import option_names
 from catalog.schema import CostCoefficients, Spec
 from tasks.errors import BrokerUnavailable
@@ -34,8 +36,12 @@ async def listing(request: Request) -> Response:
     """Every model of the catalog, by id. Where it is loaded comes from the workers' heartbeats."""
     it = services(request)
     workers, backlog = await _now(it)
-    told = [model_object(spec, workers, backlog, it.prices.of(it.catalog.find(spec.id))) for spec in it.catalog.specs]
-    body = {"object": "list", "data": told}
+    catalog = it.catalog
+    told = [
+        model_object(spec, workers, backlog, it.prices.of(catalog.look_up(spec.id)), allowed=catalog.allows(spec))
+        for spec in catalog.specs
+    ]
+    body = {"object": "list", "data": told, "problems": list(map(_told, catalog.problems))}
     return Response(dumps(body), media_type=Media.JSON.value)
 
 
@@ -43,9 +49,16 @@ async def listing(request: Request) -> Response:
 async def one(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
     """One model, by its id; its slash may be written plain or as %2F. `id:profile` finds the model of the profile."""
     it = services(request)
-    choice = it.catalog.find(id)
-    told = model_object(choice.spec, *await _now(it), it.prices.of(choice))
+    await it.asking.meet(id)
+    choice = it.catalog.look_up(id)
+    told = model_object(choice.spec, *await _now(it), it.prices.of(choice), allowed=it.catalog.allows(choice.spec))
     return Response(dumps(told), media_type=Media.JSON.value)
+
+
+def _told(problem: InvalidSpec) -> str:
+    """What is wrong with a file, without the folder that it is in."""
+    path, colon, rest = problem.message.partition(": ")
+    return f"{Path(path).name}{colon}{rest}"
 
 
 async def _now(it: Services) -> tuple[Sequence[Worker], Backlog]:
@@ -57,14 +70,16 @@ async def _now(it: Services) -> tuple[Sequence[Worker], Backlog]:
         return (), Backlog()
 
 
-def model_object(spec: Spec, workers: Sequence[Worker], backlog: Backlog, cost: CostCoefficients) -> dict[str, Any]:
+def model_object(
+    spec: Spec, workers: Sequence[Worker], backlog: Backlog, cost: CostCoefficients, *, allowed: bool = True
+) -> dict[str, Any]:
     """The model object of a reply. `cost` is what jobs of it are priced by now."""
     encode = spec.tasks.encode
     here = [
         (worker, model)
         for worker in workers
         for model in worker.models
-        if str(model.get("key", "")).partition(":")[0] == spec.id
+        if str(model.get("key", "")).partition(":")[0].partition("@")[0] == spec.id
     ]
     return {
         "id": spec.id,
@@ -87,6 +102,8 @@ def model_object(spec: Spec, workers: Sequence[Worker], backlog: Backlog, cost: 
         "unit": spec.unit,
         "parameters": spec.parameters,
         "verified": spec.verified,
+        "needs": list(spec.source.needs),
+        "allowed": allowed,
         "cost": cost.model_dump(),
         "loaded": any(model.get("state") == LOADED for _, model in here),
         **summed([model for _, model in here]),

@@ -14,7 +14,7 @@ from api.model_schemas import Residency
 from api.residency import worker_object
 from api.routes.replies import errors
 from api.services import services
-from catalog.loader import Catalog
+from catalog.live import LiveCatalog
 
 router = APIRouter(tags=["models"])
 
@@ -43,10 +43,10 @@ async def residency(
     return Response(dumps({"object": "list", "data": data}), media_type=Media.JSON.value)
 
 
-def _wanted(catalog: Catalog, name: str | None) -> Callable[[str], bool]:
+def _wanted(catalog: LiveCatalog, name: str | None) -> Callable[[str], bool]:
     if name is None:
         return lambda _: True
-    choice = catalog.find(name)
+    choice = catalog.look_up(name)
     if ":" in name:
         return lambda key: key == choice.key
     return lambda key: key.partition(":")[0] == choice.spec.id

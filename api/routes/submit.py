@@ -101,6 +101,7 @@ async def submit(request: Request) -> Response:
     now = it.clock()
     large = body.size > OFF_LOOP_BYTES
     asked_for = await _run(large, parse_request, body.value, it.limits.max_items)
+    await it.asking.meet(asked_for.model)
     # A grammar is compiled, and large files are looked into.
     slow = large or (asked_for.verb is Verb.GENERATE and "grammar" in asked_for.options)
     checked = await _run(slow, check, asked_for, it.catalog, it.limits)

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 import redis
 
 from catalog.errors import CatalogError
-from catalog.loader import Catalog
+from catalog.live import Change, LiveCatalog
 from engine.costs import CostBook
 from engine.device import choose_device
 from engine.engine import Engine
 from engine.errors import DeviceUnavailable, InvalidBudget, LedgerUnusable
 from engine.families import check
 from engine.limits import lane_count
+from tasks.catalog import live_catalog
 from tasks.child.claimer import Claimer
 from tasks.child.committer import Committer
 from tasks.child.costs import CostKeeper
@@ -31,6 +32,7 @@ from tasks.child.process import die_with_parent, leave_signals_to_parent, let_id
 from tasks.child.receiver import Receiver
 from tasks.child.repertoire import Repertoire
 from tasks.child.reporter import Reporter
+from tasks.child.seeker import Seeker
 from tasks.child.tally import Tally
 from tasks.child.teller import Teller
 from tasks.child.wakes import Wakes
@@ -46,9 +48,10 @@ REFUSALS = (CatalogError, DeviceUnavailable, InvalidBudget, LedgerUnusable)
 
 def serve(line: Line, settings: Settings, worker: str) -> bool:
     """Work until the parent asks for the end (True) or is gone (False)."""
-    catalog = Catalog.load(settings.catalog_folders)
-    for problem in check(catalog.specs):
-        log.warning("a model that will not load: %s", problem.message)
+    catalog = live_catalog(settings)
+    _warn(catalog)
+    for name in (*settings.preload_names, *settings.pinned_names):
+        catalog.ask(name)
     device = choose_device(settings.device)
     database = Database(settings.database_url, settings.pool_size)
     valkey = redis.Redis.from_url(settings.redis_url, socket_timeout=2, socket_connect_timeout=2)
@@ -86,6 +89,14 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
         database, worker=worker, limits=limits, admit=receiver.admit, drop=reporter.dropped, changed=wakes.changed
     )
     receiver.claimer = claimer
+    receiver.seeker = seeker = Seeker(catalog, receiver.sort)
+    repertoire = Repertoire(catalog, line.send)
+
+    def changed(change: Change) -> None:
+        _warn(catalog)
+        engine.renew(change.changed)
+        repertoire.tell()
+
     heartbeat = Heartbeat(
         engine,
         valkey,
@@ -94,12 +105,14 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
         tally=tally,
         batch_items=settings.batch_items,
         lost=receiver.losses,
-        heard=Repertoire(catalog.keys, line.send).look,
+        heard=repertoire.look,
     )
 
     engine.start()
-    for thread in (keeper, committer, marker, teller, claimer, heartbeat):
+    for thread in (keeper, committer, marker, teller, claimer, seeker, heartbeat):
         thread.start()
+    if settings.catalog_poll_s:
+        catalog.watch(settings.catalog_poll_s, changed)
     # What lives as long as the process is not worth looking at in each collection.
     gc.collect()
     gc.freeze()
@@ -111,6 +124,8 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
     else:
         return False
     engine.stop()
+    catalog.close()
+    seeker.close()
     claimer.close()
     committer.close(settings.shutdown_s)
     keeper.close(settings.shutdown_s)
@@ -118,6 +133,11 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
     heartbeat.close()
     database.close()
     return True
+
+
+def _warn(catalog: LiveCatalog) -> None:
+    for problem in check(catalog.specs):
+        log.warning("a model that will not load: %s", problem.message)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

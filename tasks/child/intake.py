@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from catalog.loader import Catalog
+from catalog.loader import Choice
 from catalog.options import parse_options
 from engine.types import Item, Work
 from tasks.messages import Submission
 
 
+class Models(Protocol):
+    """Finds models by name; raises a CatalogError for one that it does not know."""
+
+    def find(self, name: str, /) -> Choice:
+        """The model and profile of a name."""
+
+
 def to_work(
-    job: Submission, items: Sequence[Mapping[str, Any]], catalog: Catalog, *, arrived: float, wall: float
+    job: Submission, items: Sequence[Mapping[str, Any]], catalog: Models, *, arrived: float, wall: float
 ) -> Work:
     """The work of a job, without the items that failed at the door.
 

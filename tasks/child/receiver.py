@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from catalog.errors import RoostError
-from catalog.loader import Catalog
+from catalog.live import LiveCatalog
 from engine.engine import Engine
 from engine.errors import LoadFailed, LoadReason
 from engine.types import Work
@@ -16,6 +16,7 @@ from tasks.child.claimer import Arrival, Claimer
 from tasks.child.hand import Hand, Held
 from tasks.child.intake import to_work
 from tasks.child.reporter import Reporter
+from tasks.child.seeker import Seeker
 from tasks.errors import AllItemsFailed
 from tasks.inputs import read_inputs
 from tasks.messages import unpack
@@ -28,7 +29,7 @@ class Receiver:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: LiveCatalog,
         engine: Engine,
         hand: Hand,
         reporter: Reporter,
@@ -45,6 +46,7 @@ class Receiver:
         self._closing = False
         self.losses: dict[str, int] = {}
         self.claimer: Claimer | None = None
+        self.seeker: Seeker | None = None
 
     def frame(self, frame: Sequence[Any]) -> bool:
         """Act on one frame."""
@@ -67,8 +69,8 @@ class Receiver:
 
     def _jobs(self, jobs: Sequence[Sequence[Any]]) -> None:
         received = time.time()
-        fresh: list[Arrival] = []
-        slow: list[Arrival] = []
+        arrivals: list[Arrival] = []
+        unmet: list[Arrival] = []
         for key, message, lost in jobs:
             try:
                 arrival = Arrival(key, unpack(message), int(lost), received)
@@ -76,7 +78,15 @@ class Receiver:
                 log.warning("message %s dropped: %s", key, error)
                 self._reporter.dropped([key])
                 continue
-            (slow if arrival.needs_claim or arrival.needs_inputs else fresh).append(arrival)
+            (unmet if self._catalog.must_ask(arrival.job.model) else arrivals).append(arrival)
+        if unmet and self.seeker is not None:
+            self.seeker.put(unmet)
+        self.sort(arrivals)
+
+    def sort(self, arrivals: Sequence[Arrival]) -> None:
+        """Claim those that must be, and run the others."""
+        slow = [arrival for arrival in arrivals if arrival.needs_claim or arrival.needs_inputs]
+        fresh = [arrival for arrival in arrivals if not (arrival.needs_claim or arrival.needs_inputs)]
         if slow and self.claimer is not None:
             self.claimer.put(slow)
         if fresh:
@@ -115,11 +125,16 @@ class Receiver:
 
     def cancel(self, ids: Sequence[str]) -> None:
         """Drop these jobs wherever they are; one that runs is dropped as soon as its batch ends."""
-        waiting = self.claimer.take_back(ids) if self.claimer is not None else []
+        waiting = self._take_back(ids)
         held = [key for key in ids if self._hand.ending(key) is not None]
         self._engine.cancel(held)
         if waiting or held:
             self._reporter.dropped([*waiting, *held])
+
+    def _take_back(self, ids: Sequence[str] | None) -> list[str]:
+        """Those of `ids`, or all, that wait for their rows or for their model."""
+        places = [place for place in (self.seeker, self.claimer) if place is not None]
+        return [key for place in places for key in place.take_back(ids)]
 
     def _hung(self, models: Sequence[str], limit_s: float) -> None:
         for model in models:
@@ -128,7 +143,7 @@ class Receiver:
 
     def _hand_back(self) -> None:
         self._closing = True
-        waiting = self.claimer.take_back() if self.claimer is not None else []
+        waiting = self._take_back(None)
         unstarted = self._engine.hand_back()
         self._hand.drop(unstarted)
         self._send("returned", [*waiting, *unstarted])

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
+from catalog.live import LiveCatalog
 from engine.snapshot import EngineSnapshot, Phase
 
 
 class Repertoire:
-    """Says at the start which models the catalog knows, and with each look which of them cannot be had for now."""
+    """Says which models the catalog knows, at the start and when that changes, and which of them cannot be had now."""
 
     def __init__(
-        self, keys: Iterable[str], send: Callable[..., None], *, clock: Callable[[], float] = time.monotonic
+        self, catalog: LiveCatalog, send: Callable[..., None], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
+        self._catalog = catalog
         self._send = send
         self._clock = clock
         self._unable: frozenset[str] = frozenset()
-        send("knows", sorted(keys))
+        self.tell()
+
+    def tell(self) -> None:
+        """Say what the catalog has now."""
+        self._send("knows", list(self._catalog.keys), self._catalog.finds_more)
+        if self._unable:
+            self._send("unable", sorted(self._unable))
 
     def look(self, snapshot: EngineSnapshot) -> None:
         """Tell what changed: models too large for the device, or that failed to load and are not yet tried again."""

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from catalog.hub import is_pinned
 from tasks import keys
 from tasks.plan import Plan
 from tasks.survey import Choice, Survey, pack_place
@@ -46,6 +47,7 @@ class Neighbours:
         self._holding = holding
         self._residents: Mapping[str, float] = {}
         self._known: frozenset[str] | None = None
+        self._more = False
         self._unable: frozenset[str] = frozenset()
         self._failed: dict[str, float] = {}
         self._declined: frozenset[str] = frozenset()
@@ -58,9 +60,12 @@ class Neighbours:
         """The models that the child has, with what the load of each took in seconds; none once it is gone."""
         self._residents = dict(models)
 
-    def knows(self, models: Iterable[str]) -> None:
-        """The models of a new child's catalog. Until it says so, all are taken for known."""
-        self._known, self._unable = frozenset(models), frozenset()
+    def knows(self, models: Iterable[str], *, more: bool = False) -> None:
+        """The models of the child's catalog. Until it says so, all are taken for known.
+
+        With `more` it also knows those that no YAML names. What it cannot have now is said after it.
+        """
+        self._known, self._more, self._unable = frozenset(models), more, frozenset()
 
     def unable(self, models: Iterable[str]) -> None:
         """The models that the child cannot have now: too large for its device, or cooling down after a failure."""
@@ -75,7 +80,7 @@ class Neighbours:
         """Whether this worker cannot have the model now, so that its jobs would fail here."""
         if model in self._residents:
             return False
-        unknown = self._known is not None and model not in self._known
+        unknown = self._known is not None and model not in self._known and not (self._more and is_pinned(model))
         return unknown or model in self._unable or self._failed.get(model, now) > now
 
     @property

@@ -244,8 +244,8 @@ class Parent:
                 self.holding.residents(models)
                 self._room_made = True
                 self._reconsider()
-            case ["knows", models]:
-                self.neighbours.knows(models)
+            case ["knows", models, more]:
+                self.neighbours.knows(models, more=more)
             case ["unable", models]:
                 self.neighbours.unable(models)
             case ["returned", ids]:

@@ -64,7 +64,7 @@ class StandIn:
         self.send("ready", os.getpid(), Settings().lanes or 1)
         self.send("residents", self.residents)
         if known := os.environ.get("ROOST_CHILD_KNOWS"):
-            self.send("knows", known.split(","))
+            self.send("knows", known.split(","), False)
         while True:
             self.load()
             if not self.running:

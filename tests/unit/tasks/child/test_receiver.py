@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from redis import Redis
 
+from catalog.live import LiveCatalog
 from catalog.loader import Catalog
 from engine.device import FakeDevice
 from engine.engine import Engine, EngineLimits
@@ -34,7 +35,7 @@ class Desk:
         committer = Committer(Database("postgresql://127.0.0.1:1/none"), wakes, lambda _: None)
         self.hand = Hand()
         reporter = Reporter(self.hand, committer, self.say, worker="w", max_attempts=3)
-        catalog = Catalog.load([])
+        catalog = LiveCatalog.fixed(Catalog.load([]))
         self.engine = Engine(catalog, FakeDevice(), EngineLimits(budget_bytes=1 << 30, lanes=1), reporter)
         self.receiver = Receiver(catalog, self.engine, self.hand, reporter, self.say)
 

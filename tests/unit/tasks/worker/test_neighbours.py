@@ -189,6 +189,14 @@ def test_a_model_that_is_here_after_all_is_not_declined(neighbours: Neighbours) 
     assert not neighbours.declines("back", 0.0)
 
 
+def test_a_model_that_no_yaml_names_is_declined_by_a_worker_that_finds_none(neighbours: Neighbours) -> None:
+    pinned = "org/model@0123"
+    neighbours.knows(["known"])
+    assert neighbours.declines(pinned, 0.0)
+    neighbours.knows(["known"], more=True)
+    assert (neighbours.declines(pinned, 0.0), neighbours.declines("unknown", 0.0)) == (False, True)
+
+
 def test_a_new_child_starts_with_a_clean_sheet(neighbours: Neighbours) -> None:
     neighbours.unable(["large"])
     neighbours.knows(["large"])

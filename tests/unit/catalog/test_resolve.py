@@ -1,0 +1,220 @@
+"""Which family serves a repository, by what its config files say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from catalog.places import FolderPlace
+from catalog.repository import Repository, is_config
+from catalog.resolve import Refusal, resolve
+from catalog.schema import Spec
+from tests.small import folder
+
+WEIGHTS = {"model.safetensors": 4_000}
+POOLED = [
+    {"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"},
+    {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+]
+
+
+def found(configs: Mapping[str, Any], files: Mapping[str, int] = WEIGHTS, **values: Any) -> Spec | Refusal:
+    names = {name: len(json.dumps(config)) for name, config in configs.items()}
+    return resolve("org/m", Repository("r", {**names, **files}, configs, **values), {"hub": "org/m", "revision": "r"})
+
+
+def spec(configs: Mapping[str, Any], files: Mapping[str, int] = WEIGHTS, **values: Any) -> Spec:
+    answer = found(configs, files, **values)
+    assert isinstance(answer, Spec), answer
+    return answer
+
+
+def config(architecture: str, **values: Any) -> dict[str, Any]:
+    return {"config.json": {"architectures": [architecture], **values}}
+
+
+@pytest.mark.parametrize(
+    ("configs", "family", "verb"),
+    [
+        (config("BertForSequenceClassification", id2label={"0": "LABEL_0"}), "cross_encoder", "score"),
+        (config("BertForSequenceClassification", id2label={"0": "entailment", "1": "no"}), "zero_shot_nli", "extract"),
+        (config("BertForSequenceClassification", id2label={"0": "SAFE", "1": "BAD"}), "sequence_classifier", "extract"),
+        (config("BertForTokenClassification", id2label={"0": "O", "1": "B-PER"}), "token_classifier", "extract"),
+        (config("CLIPModel", projection_dim=512), "vision_text", "encode"),
+        (config("SiglipModel", vision_config={"hidden_size": 768}), "vision_text", "encode"),
+        (config("ColPaliForRetrieval", embedding_dim=128), "page_images", "encode"),
+        (config("WhisperForConditionalGeneration"), "whisper", "extract"),
+        (config("GroundingDinoForObjectDetection"), "grounding_dino", "extract"),
+        (config("Owlv2ForObjectDetection"), "owlv2", "extract"),
+        (config("Florence2ForConditionalGeneration"), "florence2", "extract"),
+        (config("VisionEncoderDecoderModel", encoder={"model_type": "donut-swin"}), "donut", "extract"),
+        (config("Qwen3ForCausalLM"), "causal_lm", "generate"),
+        (config("Qwen3_5ForConditionalGeneration", text_config={}), "vision_language", "generate"),
+        (config("GLiClassModel"), "gliclass", "extract"),
+        ({"config.json": {"model_type": "extractor"}}, "gliner2", "extract"),
+        ({"gliner_config.json": {}}, "gliner", "extract"),
+        ({"glirel_config.json": {}}, "glirel", "extract"),
+    ],
+)
+def test_the_family_follows_from_the_architecture_and_its_head(configs: dict[str, Any], family: str, verb: str) -> None:
+    model = spec(configs)
+    assert model.family == family
+    assert verb in model.verbs
+
+
+def test_a_sentence_encoder_has_the_width_of_its_last_module_and_the_prompts_of_its_library() -> None:
+    model = spec(
+        {
+            **config("BertModel", hidden_size=384, max_position_embeddings=512),
+            "modules.json": [*POOLED, {"path": "2_Dense", "type": "sentence_transformers.models.Dense"}],
+            "1_Pooling/config.json": {"word_embedding_dimension": 384},
+            "2_Dense/config.json": {"out_features": 256},
+            "sentence_bert_config.json": {"max_seq_length": 128},
+            "config_sentence_transformers.json": {"prompts": {"query": "query: ", "document": ""}},
+        }
+    )
+    encode = model.tasks.encode
+    assert encode is not None
+    assert (model.family, encode.dims, encode.prompts, model.max_length) == (
+        "sentence_transformer",
+        256,
+        {"query": "query: "},
+        128,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "modules", "family"),
+    [
+        ("SparseEncoder", POOLED[:1], "sparse_encoder"),
+        ("ColBERT", POOLED[:1], "late_interaction"),
+        ("CrossEncoder", POOLED[:1], "cross_encoder"),
+    ],
+)
+def test_the_library_says_which_kind_of_model_its_modules_are(kind: str, modules: Any, family: str) -> None:
+    dense = {"path": "1_Dense", "type": "sentence_transformers.models.Dense"}
+    model = spec(
+        {
+            **config("BertForMaskedLM", vocab_size=100, id2label={"0": "LABEL_0"}),
+            "modules.json": [*modules, *([dense] if kind == "ColBERT" else [])],
+            "1_Dense/config.json": {"out_features": 96},
+            "config_sentence_transformers.json": {"model_type": kind},
+        }
+    )
+    assert model.family == family
+
+
+@pytest.mark.parametrize(
+    ("configs", "files", "reason"),
+    [
+        ({}, {"README.md": 10}, "no config.json"),
+        ({}, {"q4.gguf": 10}, "GGUF files only"),
+        (
+            {"adapter_config.json": {"base_model_name_or_path": "org/base"}},
+            {},
+            "adapter.*'loras' in a YAML of org/base",
+        ),
+        ({"config.json": {}}, WEIGHTS, "no config.json"),
+        ({"config.json": {"model_type": "bert"}}, WEIGHTS, "names no architecture"),
+        (config("VitsModel"), WEIGHTS, "is a VitsModel, which no family serves"),
+        (config("VisionEncoderDecoderModel", encoder={"model_type": "vit"}), WEIGHTS, "no family serves"),
+        (config("Qwen3ForCausalLM"), {}, "no weights"),
+        ({**config("CLIPModel"), "modules.json": [{"path": "", "type": "x.CLIPModel"}]}, WEIGHTS, "'CLIPModel'"),
+        ({**config("BertModel"), "modules.json": []}, WEIGHTS, "lists no modules"),
+        ({**config("BertModel"), "modules.json": POOLED}, WEIGHTS, "do not fit together: tasks.encode"),
+    ],
+)
+def test_what_no_family_serves_is_refused_with_the_reason(
+    configs: dict[str, Any], files: dict[str, int], reason: str
+) -> None:
+    answer = found(configs, files)
+    assert isinstance(answer, Refusal)
+    assert pytest.raises(AssertionError, match=reason).matches(AssertionError(answer.reason))
+
+
+def test_code_and_pickles_are_needs() -> None:
+    own = config("GPT2LMHeadModelForCausalLM", auto_map={"AutoModelForCausalLM": "own.Model"})
+    assert spec(own).source.needs == ("code",)
+    assert spec(config("Qwen3ForCausalLM"), {"pytorch_model.bin": 9}).source.needs == ("pickle",)
+    assert spec(config("Qwen3ForCausalLM"), {"pytorch_model.bin": 9, "model.safetensors": 9}).source.needs == ()
+    foreign = [POOLED[0], {"path": "1_X", "type": "own_module.Pooling"}]
+    assert spec({**config("BertModel", hidden_size=8), "modules.json": foreign}).source.needs == ("code",)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "positions", "longest", "expected"),
+    [
+        ("bert", 512, None, 512),
+        ("xlm-roberta", 514, 10**30, 512),
+        ("modernbert", 8192, 8192, 8192),
+        ("x", None, 64, 64),
+    ],
+)
+def test_the_length_is_the_least_of_what_the_configs_say(
+    model_type: str, positions: int | None, longest: int | None, expected: int
+) -> None:
+    configs = config(
+        "BertForTokenClassification",
+        model_type=model_type,
+        max_position_embeddings=positions,
+        id2label={"0": "O", "1": "B-PER", "2": "I-PER"},
+    )
+    model = spec({**configs, "tokenizer_config.json": {"model_max_length": longest}})
+    assert model.max_length == expected
+    assert model.tasks.extract is not None
+    assert model.tasks.extract.labels == ("PER",)
+
+
+def test_the_weights_are_counted_by_the_hub_or_by_the_bytes_of_their_files() -> None:
+    half = config("Qwen3ForCausalLM", torch_dtype="bfloat16")
+    assert spec(half, parameters=7).parameters == 7
+    assert spec(half).parameters == 2_000
+    assert spec(config("Qwen3ForCausalLM")).parameters == 1_000
+
+
+@pytest.mark.parametrize(
+    "junk", [[], "x", 3, None, {"architectures": 3}, {"architectures": ["CLIPModel"], "id2label": 3}]
+)
+def test_a_config_that_holds_something_else_is_refused_and_nothing_breaks(junk: Any) -> None:
+    assert isinstance(found({"config.json": junk}), Refusal | Spec)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "1_Pooling/config.json", "modules.json"])
+def test_configs_are_read(name: str) -> None:
+    assert is_config(name)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "a/b/config.json", ".cache/config.json", "own.py", "model.bin"])
+def test_what_is_no_config_is_not(name: str) -> None:
+    assert not is_config(name)
+
+
+def test_no_config_is_so_large() -> None:
+    assert not is_config("config.json", 2**30)
+
+
+@pytest.mark.parametrize(
+    ("small", "family"),
+    [
+        ("cross_encoder", "cross_encoder"),
+        ("nli", "zero_shot_nli"),
+        ("token_labels", "token_classifier"),
+        ("clip", "vision_text"),
+        ("siglip", "vision_text"),
+        ("qwen3_embedding", "sentence_transformer"),
+        ("whisper_tiny_en", "whisper"),
+        ("gliner/span", "gliner"),
+    ],
+)
+def test_folders_as_the_libraries_write_them_are_understood(small: str, family: str) -> None:
+    name, _, part = small.partition("/")
+    place = folder(name) / part
+    there = FolderPlace(place.parent).look(place.name, None)
+    assert there is not None
+    answer = resolve("random/model", there.repository, there.source)
+    assert isinstance(answer, Spec), answer
+    assert answer.family == family
+    assert answer.parameters > 0
