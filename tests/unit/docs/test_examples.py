@@ -60,12 +60,13 @@ def test_the_first_model_of_a_page_is_the_one_that_is_shipped(page: str) -> None
 
 
 def test_the_models_of_the_page_on_models_are_valid_and_fit_their_family(tmp_path: Path) -> None:
-    shipped, least, profiles, stay = _blocks("docs/adding-a-model.md", "yaml")
+    shipped, least, profiles, stay, *others = _blocks("docs/adding-a-model.md", "yaml")
     given = yaml.safe_load(shipped)
     assert "profiles" in given, "the page tells of the first model's own profiles"
     given |= yaml.safe_load(profiles) | yaml.safe_load(stay)
     (tmp_path / "a.yaml").write_text(yaml.safe_dump(given), encoding="utf-8")
-    (tmp_path / "b.yaml").write_text(least, encoding="utf-8")
+    for name, written in enumerate([least, *others]):
+        (tmp_path / f"b{name}.yaml").write_text(written, encoding="utf-8")
     catalog = Catalog.load([tmp_path], strict=True)
     assert check_specs(catalog.specs) == []
     assert catalog.find("acme/owl").load == {}
