@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from engine.errors import ItemRejected
-from engine.images import FORMATS, MAX_BYTES, decode, only_image
+from engine.images import FORMATS, MAX_BYTES, decode, only_image, widened, within
 
 FILES = Path(__file__).parents[2] / "files" / "images"
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
@@ -235,3 +235,18 @@ def test_several_images_are_told_so() -> None:
     found = only_image({"images": [{"data": b"x"}, {"data": b"y"}]})
     assert isinstance(found, ItemRejected)
     assert "2 images" in found.message
+
+
+def test_a_large_image_is_scaled_down_in_proportion_and_a_small_one_is_left() -> None:
+    small = corners()
+    assert within(small, 32) is small
+    assert within(small, 8).size == (8, 4)
+    assert within(one(RED, size=(200, 1)), 50).size == (50, 1)
+
+
+def test_a_thin_image_is_laid_on_white_and_another_is_left() -> None:
+    assert widened(image := corners(), 2) is image
+    field = widened(one(RED, size=(100, 3)), 16)
+    assert field.size == (100, 7)
+    assert [field.getpixel(place) for place in ((0, 0), (99, 2), (99, 3))] == [RED, RED, WHITE]
+    assert widened(one(RED, size=(3, 100)), 16).size == (7, 100)
