@@ -1,4 +1,4 @@
-"""docs/api.md names the same routes, options and error codes as the code."""
+"""docs/api.md names the same routes, fields and error codes as the code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from api.errors import STATUS
 from api.model_schemas import ModelObject, WorkerObject
 from api.schemas import Timings
 from catalog.loader import Catalog
-from catalog.options import EncodeOptions, OutputDtype
+from tasks.request import JobRequest
 from tasks.settings import Settings
 
 
@@ -34,11 +34,6 @@ def test_every_error_code_has_its_status(page: str) -> None:
     assert told == dict(STATUS)
 
 
-def test_every_option_is_listed_and_no_other(page: str) -> None:
-    section = page.partition("## Options of `encode`")[2].partition("A vector is cut")[0]
-    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(EncodeOptions.model_fields)
-
-
 def test_the_worker_of_the_page_is_one(page: str) -> None:
     [shown] = [
         block for block in re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL) if '"memory"' in block
@@ -57,7 +52,7 @@ def test_every_field_of_a_model_that_changes_is_explained(page: str) -> None:
     assert named >= set(ModelObject.model_fields) - {"id", "object", "family", "description", "outputs"}
 
 
-def test_every_output_type_is_explained(page: str) -> None:
-    section = page.partition("| `output_dtype` | value |")[2].partition("`dims` counts")[0]
-    told = set(re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in section.splitlines() if line[:1] == "|")))
-    assert told >= {dtype.value for dtype in OutputDtype}
+def test_every_field_of_a_request_is_explained(page: str) -> None:
+    section = page.partition("| field | default | limits |")[2].partition("\nThe body is")[0]
+    first = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert set(re.findall(r"`(\w+)`", " ".join(first))) == set(JobRequest.model_fields)
