@@ -27,8 +27,8 @@ from engine.checkpoint import Shape, read_shape
 from engine.errors import ItemRejected, LoadFailed, LoadReason
 from engine.packing import Layout, alike, pad
 from engine.pretrained import classified, positions, rescales
-from engine.torch_adapter import TorchAdapter
-from engine.types import Batch
+from engine.torch_adapter import FLOAT_BYTES, TorchAdapter
+from engine.types import Batch, Footprint
 from engine.windows import Window, cut
 
 if TYPE_CHECKING:
@@ -41,6 +41,10 @@ _FLOOR_ELSEWHERE = 8192
 """Tokens of a pass for which there is always room: see `engine.limits`."""
 
 
+_KEEPS_SCORES = {"deberta", "deberta-v2", "mpnet"}
+"""Architectures with an attention of their own: scores by content and by position, in every head."""
+
+
 class TextHeadAdapter(TorchAdapter):
     """A tokenizer and a model with a head. A family says which head, and what the logits mean.
 
@@ -51,6 +55,9 @@ class TextHeadAdapter(TorchAdapter):
     reentrant = True
     head: ClassVar[str]
     """The class of transformers that reads a folder, where that is one for the whole family."""
+
+    modules: ClassVar[tuple[str, ...]] = ()
+    """Modules of sentence-transformers after the first that the family computes itself."""
 
     unused: ClassVar[tuple[str, ...]] = ()
     """Options of the verb that mean nothing to this family: an item that comes with one is refused."""
@@ -76,6 +83,14 @@ class TextHeadAdapter(TorchAdapter):
             raise RuntimeError("run before load or restore")
         return self._tokenizer
 
+    def footprint(self) -> Footprint:
+        """As of any torch module; besides, a token's row of the mask, and its scores where attention keeps them."""
+        own = super().footprint()
+        config = read_json(model_root(self.files) / "config.json")
+        scores = 3 * self.shape().heads if config.get("model_type") in _KEEPS_SCORES else 0
+        row = FLOAT_BYTES[self.dtype] * self.spec.max_length * (1 + scores)
+        return Footprint(own.weights, own.per_token + row)
+
     def shape(self) -> Shape:
         """The sizes in the model's config."""
         return read_shape(read_json(model_root(self.files) / "config.json"))
@@ -92,7 +107,8 @@ class TextHeadAdapter(TorchAdapter):
             # With a head of the same shape it would load and say nothing of worth.
             message = f"{self.spec.id} is a {named[0]}, and this family reads what ends with {wanted}."
             raise LoadFailed(message, LoadReason.CONFIG)
-        if len(read_modules(self.files)) > 1:
+        strange = [str(entry.get("type")) for entry in read_modules(self.files)[1:]]
+        if any(not kind.endswith(self.modules) for kind in strange):
             message = f"{self.spec.id} has modules after its transformer, which this family does not compute."
             raise LoadFailed(message, LoadReason.CONFIG)
         try:
@@ -183,7 +199,8 @@ class TextHeadAdapter(TorchAdapter):
         """Why items with these options are refused, if they are."""
         for name in self.unused:
             if getattr(options, name) != type(options).model_fields[name].default:
-                return ItemRejected(f"{self.spec.id} does nothing with the option {name!r}: leave it out.", param=name)
+                message = f"{self.spec.id} does nothing with the option {name!r}: leave it out."
+                return ItemRejected(message, param=f"options.{name}")
         return None
 
 

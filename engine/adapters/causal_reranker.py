@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import model_validator
 
-from catalog.modelfolder import model_root, read_json
+from catalog.modelfolder import model_root, read_json, read_modules
 from catalog.options import ScoreOptions
 from catalog.schema import ScoreFacts, Spec
 from catalog.tokenizer import Tokens
@@ -83,6 +83,7 @@ class CausalRerankerAdapter(TextHeadAdapter):
     """One reranking decoder on one device."""
 
     options = CausalRerankerOptions
+    modules = ("LogitScore",)
 
     def __init__(self, spec: Spec, options: LoadOptions, folder: Path | None, device: str) -> None:
         super().__init__(spec, options, folder, device)
@@ -114,6 +115,7 @@ class CausalRerankerAdapter(TextHeadAdapter):
             yes = self._options.yes or ("Yes" if passage else "yes")
             words = [yes] if passage else [self._options.no or "no", yes]
             self._answers = tuple(self._answer(word, ids) for word in words)
+            self._check_answers()
         elif model.config.num_labels != 1:
             message = f"{self.spec.id} has {model.config.num_labels} labels, so it gives no one score for a pair."
             raise LoadFailed(message, LoadReason.CONFIG)
@@ -122,6 +124,15 @@ class CausalRerankerAdapter(TextHeadAdapter):
             self._frame = _Frame(first, ids("\n"), [])
         else:
             self._frame = _Frame(ids(self._options.prefix), [], ids(self._options.suffix))
+
+    def _check_answers(self) -> None:
+        """The files may name the answers' tokens, in the layout of sentence-transformers; then they must be these."""
+        for entry in read_modules(self.files)[1:]:
+            named = read_json(self.files / str(entry.get("path", "")) / "config.json")
+            found = [named.get("false_token_id"), named.get("true_token_id")]
+            if tuple(index for index in found if index is not None) != self._answers:
+                message = f"The files of {self.spec.id} name other answers than its YAML: tokens {found}."
+                raise LoadFailed(message, LoadReason.CONFIG)
 
     def _answer(self, word: str, ids: Any) -> int:
         found = ids(word)

@@ -95,7 +95,7 @@ class SequenceClassifierAdapter(TextHeadAdapter):
         strange = next((label for label in options.labels or () if label not in self._labels), None)
         if strange is not None:
             message = f"{self.spec.id} has no label {strange[:100]!r}; it has {', '.join(self._labels)[:500]}."
-            return ItemRejected(message, param="labels")
+            return ItemRejected(message, param="options.labels")
         return self.refusal(options)
 
     def _told(

@@ -105,7 +105,7 @@ class TokenClassifierAdapter(TextHeadAdapter):
         strange = next((label for label in options.labels or () if label not in self._labels), None)
         if strange is not None:
             message = f"{self.spec.id} has no label {strange[:100]!r}; it has {', '.join(self._labels)[:500]}."
-            return ItemRejected(message, param="labels")
+            return ItemRejected(message, param="options.labels")
         return self.refusal(options)
 
     def _windowed(self, text: str, tokens: Tokens, offsets: list[tuple[int, int]]) -> _Read:

@@ -104,16 +104,18 @@ class ZeroShotNliAdapter(TextHeadAdapter):
             return refused
         labels = list(dict.fromkeys(options.labels or ()))
         if not labels:
-            return ItemRejected("This model needs labels to choose from.", param="labels")
+            return ItemRejected("This model needs labels to choose from.", param="options.labels")
         template = self._options.template if options.hypothesis_template is None else options.hypothesis_template
         if "{}" not in template:
-            return ItemRejected("The hypothesis template has no {} for the label.", param="hypothesis_template")
+            return ItemRejected("The hypothesis template has no {} for the label.", param="options.hypothesis_template")
         hypotheses = [template.replace("{}", label) for label in labels]
         tokens = own_tokens(self.tokenizer, [text, *hypotheses])
         longest = max(len(tokens[hypothesis]) for hypothesis in hypotheses)
         room = self.spec.max_length - self._template.size - longest
         if room < 1:
-            return ItemRejected(f"A label has {longest} tokens, which leaves no room for the text.", param="labels")
+            return ItemRejected(
+                f"A label has {longest} tokens, which leaves no room for the text.", param="options.labels"
+            )
         own = tokens[text]
         places = [(index, index + 1) for index in range(len(own))]
         windows = cut(places, len(own), room, min(self._options.overlap, room - 1))

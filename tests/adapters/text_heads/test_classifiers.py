@@ -42,7 +42,7 @@ def test_labels_threshold_and_top_k_choose_among_the_scores_without_changing_the
 def test_what_a_classifier_has_no_use_for_is_refused_by_name(load: Load, ask: Ask, sent: dict[str, Any]) -> None:
     (found,) = ask(load("sequence_classifier", folder("classifier")), [{"text": "a"}], sent)
     assert isinstance(found, ItemRejected)
-    assert found.param == next(iter(sent))
+    assert found.param == f"options.{next(iter(sent))}"
 
 
 def test_a_long_text_is_the_mean_of_its_windows_each_by_its_size(load: Load, ask: Ask) -> None:
@@ -139,7 +139,7 @@ def test_what_cannot_be_asked_is_refused_by_name(load: Load, ask: Ask, sent: dic
     good, found = ask(load("zero_shot_nli", folder("nli"), 64), [{"text": "a"}] * 2, {"labels": ["b"]}, sent)
     assert scores(good)
     assert isinstance(found, ItemRejected)
-    assert found.param == param
+    assert found.param == f"options.{param}"
 
 
 @pytest.mark.parametrize(("family", "files"), [("sequence_classifier", "classifier"), ("zero_shot_nli", "nli")])

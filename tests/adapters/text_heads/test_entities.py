@@ -120,7 +120,7 @@ def test_neighbours_of_one_label_become_one_if_asked(tagger: Adapter, ask: Ask) 
 def test_an_option_that_means_nothing_here_is_refused(tagger: Adapter, ask: Ask) -> None:
     (found,) = ask(tagger, [{"text": "Paris"}], multi_label=True)
     assert isinstance(found, ItemRejected)
-    assert found.param == "multi_label"
+    assert found.param == "options.multi_label"
 
 
 def test_a_text_whose_logits_are_not_finite_fails_alone(device: str, ask: Ask) -> None:

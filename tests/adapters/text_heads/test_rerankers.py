@@ -180,3 +180,32 @@ def test_a_query_without_text_is_named(load: Load, ask: Ask) -> None:
     (found,) = ask(load("cross_encoder", folder("cross_encoder")), [{"text": "t", "query": {"images": []}}])
     assert isinstance(found, ItemRejected)
     assert (found.param, found.message) == ("query", "The query has no text.")
+
+
+def test_a_folder_as_the_library_saves_it_is_read_with_its_prompt_and_activation(
+    device: str, ask: Ask, tmp_path: Path
+) -> None:
+    library = CrossEncoder(
+        str(folder("cross_encoder")),
+        device="cpu",
+        max_length=128,
+        prompts={"find": "find ports: "},
+        default_prompt_name="find",
+        activation_fn=Identity(),
+    )
+    library.save_pretrained(str(tmp_path))
+    adapter = built("cross_encoder", tmp_path, device, 128, {}, scale="logit")
+    adapter.load()
+    (found,) = ask(adapter, pairs("a harbour"))
+    adapter.unload()
+    assert isinstance(found, Output)
+    assert found.fields["score"] == pytest.approx(float(library.predict([(QUERY["text"], "a harbour")])[0]), abs=1e-5)
+
+
+def test_a_decoder_as_the_library_saves_it_must_name_the_same_answers(device: str, tmp_path: Path) -> None:
+    CrossEncoder(str(folder("qwen3_reranker")), device="cpu").save_pretrained(str(tmp_path))
+    adapter = built("causal_reranker", tmp_path, device, 400, {})
+    adapter.load()
+    adapter.unload()
+    with pytest.raises(LoadFailed, match="other answers"):
+        built("causal_reranker", tmp_path, device, 400, {"yes": "no", "no": "yes"}).load()
