@@ -251,7 +251,7 @@ def price(
             continue
         units = max(1, count + shared)
         if units > longest and counts.exact and not cuts and _counts_texts(choice.spec):
-            faults[place] = as_data(_over(place, units, longest))
+            faults[place] = as_data(_over(place, units, longest, cuts=hasattr(options, "truncate")))
             continue
         lengths[place] = min(units, longest)
         whole[place] = units if windows else lengths[place]
@@ -341,9 +341,9 @@ def _counts_texts(spec: Spec) -> bool:
     return spec.unit == "tokens" and spec.inputs == ("text",)
 
 
-def _over(index: int, count: int, longest: int) -> TextTooLong:
+def _over(index: int, count: int, longest: int, *, cuts: bool) -> TextTooLong:
     return TextTooLong(
-        f"The text has {count} tokens and the model reads {longest}; shorten it or allow truncation.",
+        f"The text has {count} tokens and the model reads {longest}; shorten it{' or allow truncation' if cuts else ''}.",
         param=f"items[{index}]",
     )
 
