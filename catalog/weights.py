@@ -76,7 +76,7 @@ _TOKENIZER = _Wanted(TOKENIZER_FILES, missing_tokenizer)
 class Locator:
     """Finds model files. One serves a process; tests make their own with a cache folder and a hub of theirs.
 
-    `patience_s` bounds the one question that finds out whether the hub answers. Thread-safe: several threads that
+    With `progress` the client shows on stderr how far a download is. `patience_s` bounds the one question that finds out whether the hub answers. Thread-safe: several threads that
     want one model fetch it once.
     """
 
@@ -85,12 +85,14 @@ class Locator:
         *,
         cache_dir: Path | None = None,
         endpoint: str | None = None,
+        progress: bool = False,
         patience_s: float = 3.0,
         retry_s: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cache_dir = cache_dir
         self._endpoint = endpoint
+        self._progress = progress
         self._patience_s = patience_s
         self._retry_s = retry_s
         self._clock = clock
@@ -195,7 +197,8 @@ class Locator:
             raise failure from error
 
     def _snapshot(self, hub: str, revision: str | None, wanted: _Wanted, *, local_files_only: bool) -> Path:
-        disable_progress_bars()
+        if not self._progress:
+            disable_progress_bars()
         folder = snapshot_download(
             hub,
             revision=revision,

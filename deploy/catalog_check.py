@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from catalog.errors import CatalogError, UnknownModel
-from catalog.loader import Catalog
+from catalog.errors import CatalogError
+from tasks.catalog import live_catalog
 from tasks.settings import Settings
 
 
@@ -14,19 +14,19 @@ class WrongCatalogError(CatalogError):
 def checked(settings: Settings) -> list[str]:
     """The files that were left out of the catalog, and why.
 
-    Raises WrongCatalogError for a folder that is not there, and for a model to preload or pin that the catalog does not
-    know.
+    Raises WrongCatalogError for a folder that is not there, and for a model to preload or pin that is not known
+    or not allowed.
     """
     missing = [str(folder) for folder in settings.catalog_folders if not folder.is_dir()]
     if missing:
         raise WrongCatalogError(f"ROOST_CATALOG names what is no folder: {', '.join(missing)}")
-    catalog = Catalog.load(settings.catalog_folders)
+    catalog = live_catalog(settings)
     unknown: list[str] = []
     for variable, names in (("ROOST_PRELOAD", settings.preload_names), ("ROOST_PINNED", settings.pinned_names)):
         for name in names:
             try:
-                catalog.find(name)
-            except UnknownModel as error:
+                catalog.ask(name)
+            except CatalogError as error:
                 unknown.append(f"{variable}: {error.message}")
     left_out = [problem.message for problem in catalog.problems]
     if unknown:

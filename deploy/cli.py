@@ -26,6 +26,7 @@ from deploy.embedded.errors import EmbeddedError
 from deploy.embedded.family import gone, started_at
 from deploy.embedded.stop_request import StopRequest
 from deploy.environment import shown, unknown
+from deploy.models_cli import models
 from tasks.settings import Settings, complaint
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ _NOT_RUNNING = 3
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Roost: a job queue service for many small models. Settings are ROOST_… variables; `roost config` lists them."""
+
+
+main.add_command(models)
 
 
 @main.command()
