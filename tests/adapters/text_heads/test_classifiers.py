@@ -152,3 +152,12 @@ def test_a_text_whose_logits_are_not_finite_fails_alone(device: str, ask: Ask, f
     found = ask(adapter, [{"text": "a"}, {"text": "a ~ b"}, {"text": "b"}], **options)
     adapter.unload()
     assert [type(one) for one in found] == [Output, NotFinite, Output]
+
+
+def test_an_encoder_with_a_decoder_entails_as_in_the_library(load: Load, ask: Ask) -> None:
+    texts, labels = ["ships go home", "short", TURN], ["ships", "a much longer label than that", "bread"]
+    library: Any = pipeline("zero-shot-classification", model=str(folder("bart_nli")))
+    found = ask(load("zero_shot_nli", folder("bart_nli"), 128), [{"text": text} for text in texts], labels=labels)
+    for text, one in zip(texts, found, strict=True):
+        expected = library(text, candidate_labels=labels)
+        assert scores(one) == pytest.approx(dict(zip(expected["labels"], expected["scores"], strict=True)), abs=1e-5)

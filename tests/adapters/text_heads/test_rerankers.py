@@ -209,3 +209,13 @@ def test_a_decoder_as_the_library_saves_it_must_name_the_same_answers(device: st
     adapter.unload()
     with pytest.raises(LoadFailed, match="other answers"):
         built("causal_reranker", tmp_path, device, 400, {"yes": "no", "no": "yes"}).load()
+
+
+@pytest.mark.parametrize(
+    ("family", "files"), [("cross_encoder", "cross_encoder"), ("causal_reranker", "qwen3_reranker")]
+)
+def test_half_types_score_nearly_the_same_in_half_the_memory(load: Load, ask: Ask, family: str, files: str) -> None:
+    whole, half = (load(family, folder(files), 400, **more) for more in ({}, {"dtype": "bfloat16"}))
+    texts = pairs("a harbour", "something else " * 9, "")
+    assert scores(ask(half, texts)) == pytest.approx(scores(ask(whole, texts)), abs=0.05)
+    assert (half.held() or 0) < 0.6 * (whole.held() or 0)
