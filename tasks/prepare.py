@@ -342,10 +342,8 @@ def _counts_texts(spec: Spec) -> bool:
 
 
 def _over(index: int, count: int, longest: int, *, cuts: bool) -> TextTooLong:
-    return TextTooLong(
-        f"The text has {count} tokens and the model reads {longest}; shorten it{' or allow truncation' if cuts else ''}.",
-        param=f"items[{index}]",
-    )
+    advice = "shorten it or allow truncation" if cuts else "shorten it"
+    return TextTooLong(f"The text has {count} tokens and the model reads {longest}; {advice}.", param=f"items[{index}]")
 
 
 def _no_nul(where: str, value: object) -> None:
