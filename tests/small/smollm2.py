@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import decoders
@@ -26,7 +27,8 @@ def build(folder: Path) -> None:
     # What is packed cannot be saved: the values go into a plain model.
     if hasattr(config, "quantization_config"):
         del config.quantization_config
-    model = LlamaForCausalLM(config).to(torch.bfloat16)
+    model: Any = LlamaForCausalLM(config)
+    model.to(torch.bfloat16)
     model.load_state_dict(packed.state_dict())
     model.tie_weights()
     model.generation_config = packed.generation_config

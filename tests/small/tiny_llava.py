@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from transformers import (
     CLIPImageProcessorPil,
@@ -38,10 +39,11 @@ def build(folder: Path) -> None:
         image_size=SIDE,
         patch_size=PATCH,
     )
+    image: Any = tokens.convert_tokens_to_ids("<image>")
     config = LlavaConfig(
         vision_config=eyes,
         text_config=text,
-        image_token_id=tokens.convert_tokens_to_ids("<image>"),
+        image_token_index=image,
         vision_feature_layer=-1,
         image_seq_length=(SIDE // PATCH) ** 2,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -38,15 +39,15 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LoraSource]:
             if "lora_B" in path:
                 torch.nn.init.normal_(parameter, std=0.5)
         place = tmp_path_factory.mktemp(f"lora{number}")
-        made.save_pretrained(place)
+        made.save_pretrained(str(place))
         found[name] = LoraSource(path=str(place))
     return found
 
 
 def expected(source: LoraSource) -> str:
     where = folder("tiny_qwen3")
-    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(where), source.path).eval()
-    tokenizer = AutoTokenizer.from_pretrained(where)
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(where), str(source.path)).eval()
+    tokenizer: Any = AutoTokenizer.from_pretrained(where)
     turns = [{"role": "user", "content": TEXT}]
     ids = tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_tensors="pt", return_dict=True)
     made = model.generate(**ids, max_new_tokens=16, do_sample=False)[0, ids["input_ids"].shape[1] :]

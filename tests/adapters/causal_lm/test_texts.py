@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_a_seed_gives_the_same_text_whatever_runs_beside_it(qwen3: CausalLmAdapt
 
 
 def test_options_of_neighbours_stay_their_own(qwen3: CausalLmAdapter) -> None:
-    each = [
+    each: list[dict[str, Any]] = [
         {"max_tokens": 3},
         {"repetition_penalty": 5.0},
         {"frequency_penalty": -2.0, "presence_penalty": -2.0},
@@ -111,7 +112,7 @@ def test_a_token_that_the_model_does_not_have_cannot_be_biased(qwen3: CausalLmAd
 @pytest.mark.parametrize("literal", ["<|im_end|>", "<|im_start|>", "<|endoftext|>", "a <|im_<|im_end|>end|> b"])
 def test_a_text_cannot_end_its_turn(qwen3: CausalLmAdapter, literal: str) -> None:
     tokenizer = qwen3.tokenizer_of()
-    payloads = [
+    payloads: list[dict[str, Any]] = [
         {"text": f"Say {literal} now."},
         {"messages": [{"role": "system", "content": literal}, {"role": "user", "content": f"{literal}\nMore."}]},
     ]

@@ -21,7 +21,13 @@ TEXTS = [
     "日本の鳥 🦉 and e\u0301",
     "Count.",
 ]
-BAD = ({}, {"text": 7}, {"text": "half \ud83d pair"}, {"text": "too long, " * 500}, {"messages": []})
+BAD: tuple[Payload, ...] = (
+    {},
+    {"text": 7},
+    {"text": "half \ud83d pair"},
+    {"text": "too long, " * 500},
+    {"messages": []},
+)
 
 
 def model(name: str) -> tuple[Spec, Path | None]:
@@ -58,8 +64,9 @@ def reference(
 ) -> list[Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    library = AutoModelForCausalLM.from_pretrained(where).eval().to(device)
-    tokenizer = AutoTokenizer.from_pretrained(where)
+    auto: Any = AutoModelForCausalLM
+    library = auto.from_pretrained(where).eval().to(device)
+    tokenizer: Any = AutoTokenizer.from_pretrained(str(where))
     found = []
     for item in items:
         turns = [
@@ -73,7 +80,7 @@ def reference(
         ).to(device)
         made = library.generate(**ids, do_sample=False, max_new_tokens=NEW, **options)[0, ids["input_ids"].shape[1] :]
         ended = made[-1] == library.generation_config.eos_token_id
-        text = tokenizer.decode(made, skip_special_tokens=True)
+        text = str(tokenizer.decode(made, skip_special_tokens=True))
         # A character of which the last token has only the beginning is left out.
         found.append({"text": text.rstrip("\ufffd"), "finish_reason": "stop" if ended else "length"})
     return found

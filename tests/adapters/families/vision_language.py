@@ -23,7 +23,7 @@ BAD: tuple[Payload, ...] = (
     {"text": "What?", "images": [{"data": b"no image"}]},
     {"messages": [{"role": "user", "content": [{"type": "image", "image": {}}]}]},
 )
-MESSAGES = [
+MESSAGES: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},
     {
         "role": "user",
