@@ -6,6 +6,7 @@ from tests.bench.case import Case, Study
 from tests.bench.cases import (
     accepted,
     cold,
+    documents,
     embeddings,
     fairness,
     items,
@@ -30,4 +31,11 @@ CASES: tuple[Case, ...] = (
     embeddings.CASE,
 )
 
-STUDIES: tuple[Study, ...] = (fairness.STUDY, switching.STUDY, runtimes.STUDY, learning.STUDY, simulated.STUDY)
+STUDIES: tuple[Study, ...] = (
+    fairness.STUDY,
+    switching.STUDY,
+    runtimes.STUDY,
+    learning.STUDY,
+    documents.STUDY,
+    simulated.STUDY,
+)
