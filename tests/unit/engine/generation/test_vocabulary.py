@@ -19,7 +19,7 @@ def test_byte_level_tokens_are_the_bytes_of_their_text() -> None:
 
 def test_sentence_pieces_have_blanks_and_bytes() -> None:
     pieces = {"<unk>": 0, "\u2581owl": 1, "s": 2, "<0xE2>": 3, "\u00e9": 4}
-    tokenizer = Tokenizer(models.BPE(vocab=pieces, merges=[], byte_fallback=True, unk_token="<unk>"))  # noqa: S106
+    tokenizer = Tokenizer(models.BPE(vocab=pieces, merges=[], byte_fallback=True, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
     vocabulary = Vocabulary(tokenizer, 5, [0])
