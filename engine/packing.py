@@ -17,6 +17,8 @@ from catalog.tokenizer import Tokens
 
 Ids = NDArray[np.int64]
 
+_LAID_OUT = 4
+"""How many times as many tokens as a pass computes its result may be laid out for."""
 _PADDING = 128
 """Tokens of padding that are cheaper than another pass."""
 
@@ -105,6 +107,23 @@ def alike(lengths: Sequence[int], most: int) -> list[list[int]]:
         if not found or count * longest > most or waste > max(_PADDING, count * longest // 4):
             found.append([])
             longest, waste = lengths[place], 0
+        found[-1].append(place)
+    return found
+
+
+def together(lengths: Sequence[int], most: int) -> list[list[int]]:
+    """Rows in passes that pad nothing, of at most `most` tokens or one row: the places of each pass's rows.
+
+    What is made of a pass may still be laid out as if it were padded, so that has a bound too, of some times as much.
+    """
+    found: list[list[int]] = []
+    longest = total = 0
+    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+        count = len(found[-1]) + 1 if found else 1
+        total += lengths[place]
+        if not found or total > most or count * longest > _LAID_OUT * most:
+            found.append([])
+            longest = total = lengths[place]
         found[-1].append(place)
     return found
 

@@ -129,9 +129,9 @@ def _read(name: str, folder: Path, device: str, dtype: str, attention: str, expe
             pad_id=tokenizer.pad_token_id or 0,
             pad_type=tokenizer.pad_token_type_id,
             pad_left=tokenizer.padding_side == "left",
-            first_position=_first_position(first.model),
+            first_position=first_position(first.model),
         ),
-        words=_words(tokenizer),
+        words=words(tokenizer),
         keep_end=tokenizer.truncation_side == "left",
         skips_prompt=any(isinstance(step, Pooling) and not step.include_prompt for step in steps),
         prompts={name: text for name, text in (model.prompts or {}).items() if text},
@@ -171,7 +171,7 @@ def positions(model: torch.nn.Module) -> int:
     return int(getattr(model.config, "max_position_embeddings", 0) or 0)
 
 
-def _first_position(model: torch.nn.Module) -> int:
+def first_position(model: torch.nn.Module) -> int:
     """The number of a text's first position: models of RoBERTa's kind begin after their padding's."""
     for path, module in model.named_modules():
         if path.endswith("position_embeddings") and isinstance(getattr(module, "padding_idx", None), int):
@@ -179,7 +179,7 @@ def _first_position(model: torch.nn.Module) -> int:
     return 0
 
 
-def _words(tokenizer: Any) -> tuple[int, ...]:
+def words(tokenizer: Any) -> tuple[int, ...]:
     """Up to a thousand ids of tokens that are no control tokens, from all over the vocabulary."""
     special = set(tokenizer.all_special_ids)
     size = tokenizer.backend_tokenizer.get_vocab_size()

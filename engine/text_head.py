@@ -25,8 +25,9 @@ from catalog.tokenizer import PlainTokenizer, Tokens
 from engine.adapters.base import LoadOptions
 from engine.checkpoint import Shape, read_shape
 from engine.errors import ItemRejected, LoadFailed, LoadReason
-from engine.packing import Layout, alike, pad
-from engine.pretrained import classified, positions, rescales
+from engine.packed_head import packed_logits, try_packed
+from engine.packing import Layout, alike, pad, together
+from engine.pretrained import classified, first_position, positions, rescales, words
 from engine.torch_adapter import FLOAT_BYTES, TorchAdapter
 from engine.types import Batch, Footprint
 from engine.windows import Window, cut
@@ -70,6 +71,8 @@ class TextHeadAdapter(TorchAdapter):
     def _forget(self) -> None:
         self._tokenizer: PlainTokenizer | None = None
         self.layout = Layout(type_ids=False)
+        self._words: tuple[int, ...] = ()
+        self.unpadded = False
         self.keep_end = False
 
     def forget(self) -> None:
@@ -152,8 +155,10 @@ class TextHeadAdapter(TorchAdapter):
             pad_id=tokenizer.pad_token_id or 0,
             pad_type=tokenizer.pad_token_type_id,
             pad_left=tokenizer.padding_side == "left",
+            first_position=first_position(model),
         )
         self.keep_end = tokenizer.truncation_side == "left"
+        self._words = words(tokenizer)
         self.lock = threading.Lock() if rescales(model.config) else nullcontext()
         self.understand(model, tokenizer)
         read: torch.nn.Module = model
@@ -166,15 +171,20 @@ class TextHeadAdapter(TorchAdapter):
     def understand(self, model: Any, tokenizer: Any) -> None:
         """Take from the model and its tokenizer what the family needs besides. Raises LoadFailed where it misfits."""
 
+    def warm_up(self) -> None:
+        """Find out whether the model runs without padding."""
+        one = self.tokenizer.encode(["a"])[0]
+        self.unpadded = try_packed(self.ready(), self.layout, one, self._words, self.spec.max_length)
+
     def room(self, batch: Batch) -> int:
-        """How many padded tokens a pass may have: those that the batch has room for, and never fewer than there is."""
+        """How many tokens a pass may have: those that the batch has room for, and never fewer than there is."""
         return max(batch.computed, _FLOOR.get(self.device, _FLOOR_ELSEWHERE))
 
     def logits(self, rows: Sequence[Tokens], room: int) -> list[Logits]:
-        """The logits of each row, in passes of at most `room` padded tokens: (labels,), or (tokens, labels)."""
+        """The logits of each row, in passes of at most `room` tokens: (labels,), or (tokens, labels)."""
         found: dict[int, Logits] = {}
         lengths = [len(row.ids) for row in rows]
-        for places in alike(lengths, room):
+        for places in (together if self.unpadded else alike)(lengths, room):
             own = [rows[place] for place in places]
             doing = f"a pass of {len(own)} texts padded to {lengths[places[0]]} tokens"
             values = self.within_memory(doing, lambda own=own: self.one_pass(own))  # type: ignore[misc]
@@ -185,9 +195,17 @@ class TextHeadAdapter(TorchAdapter):
         """The logits of rows that go through together."""
         import torch
 
+        if self.unpadded and any(len(row.ids) != len(rows[0].ids) for row in rows):
+            with torch.inference_mode(), self.lock:
+                values = packed_logits(self.ready(), rows, self.layout, self.device).float().cpu().numpy()
+            return self._lines(values, rows)
         arrays = {name: torch.from_numpy(array).to(self.device) for name, array in pad(rows, self.layout).items()}
         with torch.inference_mode(), self.lock:
             values = self.ready()(**arrays).logits.float().cpu().numpy()
+        return self._lines(values, rows)
+
+    def _lines(self, values: Logits, rows: Sequence[Tokens]) -> list[Logits]:
+        """What each row has of the logits of a pass, without those of padding."""
         if values.ndim == 2:
             return list(values)
         longest = values.shape[1]

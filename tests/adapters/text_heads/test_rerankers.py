@@ -94,8 +94,19 @@ def test_an_instruction_takes_the_place_of_the_default(load: Load, ask: Ask) -> 
     assert abs(plain - other) > 1e-4
 
 
-def test_a_decoder_runs_without_padding_and_scores_as_with_it(load: Load, ask: Ask) -> None:
-    adapter: Any = load("causal_reranker", folder("qwen3_reranker"), 400)
+@pytest.mark.parametrize(
+    ("family", "files", "longest"),
+    [
+        ("causal_reranker", "qwen3_reranker", 400),
+        ("cross_encoder", "cross_encoder", 128),
+        ("cross_encoder", "modernbert_reranker", 400),
+        ("cross_encoder", "xlm_roberta_reranker", 60),
+    ],
+)
+def test_a_model_runs_without_padding_and_scores_as_with_it(
+    load: Load, ask: Ask, family: str, files: str, longest: int
+) -> None:
+    adapter: Any = load(family, folder(files), longest)
     texts = pairs("a harbour", "", LONG, "something else " * 9)
     assert adapter.unpadded
     packed = scores(ask(adapter, texts))

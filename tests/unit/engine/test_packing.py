@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from catalog.tokenizer import Tokens
 from engine.attention import Segments, attend, within
-from engine.packing import Layout, Packed, agree, alike, pack, pad, trial
+from engine.packing import Layout, Packed, agree, alike, pack, pad, together, trial
 
 
 def tokens(*lengths: int) -> list[Tokens]:
@@ -166,3 +166,12 @@ def test_passes_have_every_row_once_within_their_size_and_little_padding(lengths
 def test_short_rows_share_a_pass_rather_than_save_padding() -> None:
     assert len(alike([30, 5, 12, 8], 1024)) == 1
     assert len(alike([500, 5, 5, 5], 4096)) == 2
+
+
+@given(lengths=st.lists(st.integers(1, 600), max_size=60), most=st.integers(1, 4000))
+def test_passes_without_padding_have_every_row_once_within_their_size(lengths: list[int], most: int) -> None:
+    found = together(lengths, most)
+    assert sorted(place for places in found for place in places) == list(range(len(lengths)))
+    for places in found:
+        own = [lengths[place] for place in places]
+        assert len(own) == 1 or (sum(own) <= most and len(own) * max(own) <= 4 * most)
