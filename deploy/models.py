@@ -107,7 +107,7 @@ def problems(catalog: LiveCatalog) -> list[str]:
 def count(parameters: int) -> str:
     """A number of weights for people."""
     for size, letter in ((10**9, "B"), (10**6, "M"), (10**3, "K")):
-        if parameters >= size:
+        if parameters >= 0.9995 * size:
             return f"{parameters / size:.3g}{letter}"
     return str(parameters)
 
