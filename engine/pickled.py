@@ -38,11 +38,14 @@ def pickled_file(spec: Spec, folder: Path) -> Path | None:
 
 def folder_weights(spec: Spec, folder: Path, float_bytes: int) -> Weights:
     """The tensors of a folder's safetensors or of its allowed pickle, without reading what is in them."""
+    file = pickled_file(spec, folder)
+    return read_weights(weight_files(folder), float_bytes) if file is None else file_weights(file, float_bytes)
+
+
+def file_weights(file: Path, float_bytes: int) -> Weights:
+    """The tensors of a pickle, without reading what is in them."""
     import torch
 
-    file = pickled_file(spec, folder)
-    if file is None:
-        return read_weights(weight_files(folder), float_bytes)
     values = total = 0
     for tensor in _tensors(file).values():
         count = math.prod(tensor.shape)
@@ -58,10 +61,14 @@ def weight_names(spec: Spec, folder: Path) -> set[str]:
 
 
 def refuse_random(spec: Spec, module: torch.nn.Module, names: set[str]) -> None:
-    """Raise LoadFailed if a parameter of the module has none of these names: a library made it up at random."""
+    """Raise LoadFailed if a parameter of the module has none of these names: a library made it up at random.
+
+    A pooler is often left out of files, and none of these models reads it.
+    """
     named = dict(module.named_parameters(remove_duplicate=False))
     there = {parameter.data_ptr() for name, parameter in named.items() if name in names}
-    missing = sorted(name for name, parameter in named.items() if parameter.data_ptr() not in there)
+    wanted = ((name, parameter) for name, parameter in named.items() if ".pooler." not in name)
+    missing = sorted(name for name, parameter in wanted if parameter.data_ptr() not in there)
     if missing:
         message = f"The files of {spec.id} lack {len(missing)} tensors, such as {missing[0]}: fetch them again."
         raise LoadFailed(message, LoadReason.CORRUPT)
@@ -76,7 +83,12 @@ def read_pickle(file: Path) -> dict[str, torch.Tensor]:
 
 
 def _tensors(file: Path) -> dict[str, torch.Tensor]:
+    """What is in a pickle, without its values. Raises LoadFailed for one that holds anything but tensors."""
     import torch
 
-    found: dict[str, torch.Tensor] = torch.load(file, map_location="meta", weights_only=True)
+    try:
+        found: dict[str, torch.Tensor] = torch.load(file, map_location="meta", weights_only=True)
+    except Exception as error:
+        message = f"{file} is cut short, or holds more than tensors, and is not read: fetch it again."
+        raise LoadFailed(message, LoadReason.CORRUPT) from error
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from catalog.modelfolder import read_json
@@ -32,6 +33,15 @@ _LEAST_PIECES = 16
 """Labels that leave a window less room than this are too many."""
 _UNBOUNDED = 10**6
 """What a tokenizer says that knows no limit is far above this."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a job looks for; `room` is how many pieces of text a window may have beside it."""
+
+    labels: tuple[str, ...]
+    relations: tuple[str, ...]
+    room: int
 
 
 class GlinerAdapter(TorchAdapter):
@@ -80,7 +90,8 @@ class GlinerAdapter(TorchAdapter):
     def run(self, batch: Batch) -> Sequence[Outcome]:
         """Every window of every item, in as few passes as the memory that was lent allows."""
         model: Any = self.ready()
-        plans = [self._plan(model, entry) for entry in batch.entries]
+        asked: dict[int, _Asked | ItemRejected] = {}
+        plans = [self._plan(model, entry, asked) for entry in batch.entries]
         rows = rows_of(plans)
         found: dict[int, Found | NotFinite] = {}
         for group in _groups(model.config, rows):
@@ -110,25 +121,37 @@ class GlinerAdapter(TorchAdapter):
             message = f"{self.spec.id} has an encoder with code of its own, which its YAML does not allow."
             raise LoadFailed(message, LoadReason.CONFIG)
 
-    def _plan(self, model: Any, entry: Entry) -> Plan | EngineError:
-        """What is asked of an item. Labels that a YAML gives stand in for those that the caller leaves out."""
+    def _plan(self, model: Any, entry: Entry, asked: dict[int, _Asked | ItemRejected]) -> Plan | EngineError:
+        """What is asked of an item; `asked` keeps what was made of each job's options."""
         text = text_of(entry.item.payload)
         if isinstance(text, EngineError):
             return text
         options: ExtractOptions = entry.work.options
+        if id(options) not in asked:
+            asked[id(options)] = self._asked(model, options)
+        found = asked[id(options)]
+        if isinstance(found, ItemRejected):
+            return found
+        words = _words(model, text)
+        if not words.offsets:
+            return Plan(text, (), options, found.labels, found.relations, Cut((), truncated=False))
+        overlap = max(_OVERLAP, int(model.config.max_width))
+        most = int(model.config.max_len)
+        cut = cut_words(words, len(text), most_words=most, most_pieces=found.room, overlap=overlap)
+        return Plan(text, words.pieces, options, found.labels, found.relations, cut)
+
+    def _asked(self, model: Any, options: ExtractOptions) -> _Asked | ItemRejected:
+        """The labels that are looked for. Those of the YAML stand in for those that the caller leaves out."""
         facts = self.spec.tasks.extract
         labels = tuple(dict.fromkeys(options.labels or (facts.labels if facts else ())))
         if not labels:
             return ItemRejected("There are no labels to look for: give them as 'labels'.", param="options.labels")
         relations = tuple(dict.fromkeys(options.relation_labels or ())) if self._relates else ()
+        markers = tuple(model._get_special_tokens())
         for label in (*labels, *relations):
-            if any(marker in label for marker in _markers(model)):
-                return ItemRejected(
-                    f"The label {label[:100]!r} holds a marker of the model's own.", param="options.labels"
-                )
-        words = _words(model, text)
-        if not words.offsets:
-            return Plan(text, (), options, labels, relations, Cut((), truncated=False))
+            if any(marker in label for marker in markers):
+                message = f"The label {label[:100]!r} holds a marker of the model's own."
+                return ItemRejected(message, param="options.labels")
         room = self._room(model, labels, relations)
         if room < _LEAST_PIECES:
             return ItemRejected(
@@ -136,10 +159,7 @@ class GlinerAdapter(TorchAdapter):
                 "give fewer or shorter ones.",
                 param="options.labels",
             )
-        config = model.config
-        overlap = max(_OVERLAP, int(config.max_width))
-        cut = cut_words(words, len(text), most_words=int(config.max_len), most_pieces=room, overlap=overlap)
-        return Plan(text, words.pieces, options, labels, relations, cut)
+        return _Asked(labels, relations, room)
 
     def _room(self, model: Any, labels: Sequence[str], relations: Sequence[str]) -> int:
         """How many pieces of text a window may have: what the model's positions leave beside the labels."""
@@ -147,8 +167,8 @@ class GlinerAdapter(TorchAdapter):
         if self._hard:
             prompt = 0
             if not hasattr(model.data_processor, "labels_tokenizer"):
-                asked = [*labels, *relations]
-                encoded = model.data_processor.transformer_tokenizer(asked, add_special_tokens=False, verbose=False)
+                read = [*labels, *relations]
+                encoded = model.data_processor.transformer_tokenizer(read, add_special_tokens=False, verbose=False)
                 # Each label has a marker, and there are one or two separators.
                 prompt = sum(1 + len(ids) for ids in encoded["input_ids"]) + 2
             most = min(most, self._hard - prompt)
@@ -211,10 +231,6 @@ def _words(model: Any, text: str) -> Words:
         if place is not None:
             pieces[place] += 1
     return Words(tuple((start, end) for _, start, end in words), tuple(pieces))
-
-
-def _markers(model: Any) -> tuple[str, ...]:
-    return tuple(model._get_special_tokens())
 
 
 def _groups(config: Any, rows: Sequence[Row]) -> list[list[int]]:

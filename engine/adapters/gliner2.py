@@ -38,20 +38,17 @@ _UNBOUNDED = 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """What is asked of one item: the library's schema, and the windows of its text; none of a blank text.
+class _Asked:
+    """What a job asks: the caller's schema, the library's of all that is asked, and how many tokens that takes.
 
-    `around` counts the tokens of the schema, `lengths` those of each window's text.
+    `room` is how many pieces of text a window may have beside it.
     """
 
-    text: str
     options: ExtractOptions
-    asked: Asked | None
+    native: Asked | None
     schema: Any
-    windows: tuple[Window, ...]
     around: int
-    lengths: tuple[int, ...]
-    truncated: bool
+    room: int
 
     @property
     def threshold(self) -> float:
@@ -61,6 +58,17 @@ class _Plan:
     def policy(self) -> str | None:
         """What the library does with entities of one label that overlap; None is its own way, in which none do."""
         return None if self.options.flat_ner else "nested"
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """One item: what is asked and the windows of its text, none of a blank one; `lengths` counts their tokens."""
+
+    text: str
+    asked: _Asked
+    windows: tuple[Window, ...]
+    lengths: tuple[int, ...]
+    truncated: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +130,8 @@ class Gliner2Adapter(TorchAdapter):
     def run(self, batch: Batch) -> Sequence[Outcome]:
         """Every window of every item, in as few passes as the memory that was lent allows."""
         model: Any = self.ready()
-        plans = [self._plan(model, entry) for entry in batch.entries]
+        asked: dict[int, _Asked | ItemRejected] = {}
+        plans = [self._plan(model, entry, asked) for entry in batch.entries]
         rows = [
             _Row(place, plan, window, length)
             for place, plan in enumerate(plans)
@@ -132,10 +141,10 @@ class Gliner2Adapter(TorchAdapter):
         found: dict[int, Any] = {}
         groups: dict[tuple[float, str | None], list[int]] = {}
         for place, row in enumerate(rows):
-            groups.setdefault((row.plan.threshold, row.plan.policy), []).append(place)
+            groups.setdefault((row.plan.asked.threshold, row.plan.asked.policy), []).append(place)
         for group in groups.values():
             lengths = [rows[place].length for place in group]
-            around = [rows[place].plan.around for place in group]
+            around = [rows[place].plan.asked.around for place in group]
             for chunk in share(lengths, max(batch.computed, *lengths), around):
                 places = [group[index] for index in chunk]
                 found.update(zip(places, self._pass(model, [rows[place] for place in places]), strict=True))
@@ -147,42 +156,51 @@ class Gliner2Adapter(TorchAdapter):
             for plan, own in zip(plans, each, strict=True)
         ]
 
-    def _plan(self, model: Any, entry: Entry) -> _Plan | EngineError:
+    def _plan(self, model: Any, entry: Entry, asked: dict[int, _Asked | ItemRejected]) -> _Plan | EngineError:
+        """What is asked of an item; `asked` keeps what was made of each job's options."""
         text = text_of(entry.item.payload)
         if isinstance(text, EngineError):
             return text
         options: ExtractOptions = entry.work.options
+        if id(options) not in asked:
+            asked[id(options)] = self._asked(model, options)
+        found = asked[id(options)]
+        if isinstance(found, ItemRejected):
+            return found
+        words = _words(model, text)
+        if not words.offsets:
+            return _Plan(text, found, (), (), truncated=False)
+        cut = cut_words(words, len(text), most_words=found.room, most_pieces=found.room, overlap=_OVERLAP)
+        lengths = tuple(sum(words.pieces[one.first : one.stop]) for one in cut.windows)
+        return _Plan(text, found, cut.windows, lengths, cut.truncated)
+
+    def _asked(self, model: Any, options: ExtractOptions) -> _Asked | ItemRejected:
         try:
-            asked = None if options.output_schema is None else read_schema(options.output_schema)
-            schema = _schema(options, asked)
+            native = None if options.output_schema is None else read_schema(options.output_schema)
+            schema = _schema(options, native)
         except SchemaRefused as error:
             return ItemRejected(f"The schema cannot be read: {error}.", param="options.output_schema")
         if schema is None:
             message = "Nothing is asked: give 'labels', 'relation_labels' or an 'output_schema'."
             return ItemRejected(message, param="options.labels")
-        words = _words(model, text)
-        if not words.offsets:
-            return _Plan(text, options, asked, schema, (), 0, (), truncated=False)
         around = len(model.processor.transform_record(".", schema).input_ids)
         room = min(self.spec.max_length, self._hard - around if self._hard else self.spec.max_length)
         if room < _LEAST_PIECES:
             return ItemRejected(
                 f"What is asked takes {around} of the {self._hard} tokens that {self.spec.id!r} reads; ask for less.",
-                param="options.labels" if asked is None else "options.output_schema",
+                param="options.labels" if native is None else "options.output_schema",
             )
-        cut = cut_words(words, len(text), most_words=room, most_pieces=room, overlap=_OVERLAP)
-        lengths = tuple(sum(words.pieces[one.first : one.stop]) for one in cut.windows)
-        return _Plan(text, options, asked, schema, cut.windows, around, lengths, cut.truncated)
+        return _Asked(options, native, schema, around, room)
 
     def _pass(self, model: Any, rows: Sequence[_Row]) -> list[Any]:
         """What the library finds in each row, with scores and offsets; NotFinite for a row of none numbers."""
-        first = rows[0].plan
+        first = rows[0].plan.asked
 
         def call() -> list[Any]:
             return list(
                 model.batch_extract(
                     [row.text for row in rows],
-                    [row.plan.schema for row in rows],
+                    [row.plan.asked.schema for row in rows],
                     batch_size=len(rows),
                     threshold=first.threshold,
                     include_confidence=True,
@@ -200,6 +218,7 @@ class Gliner2Adapter(TorchAdapter):
         for one in found:
             if isinstance(one, NotFinite):
                 return one
+        asked = plan.asked
         whole: Mapping[str, Any] = found[0] if len(found) == 1 else {}
         if len(found) > 1:
             from gliner2.inference.chunking import TextChunk, merge_chunk_results
@@ -213,11 +232,11 @@ class Gliner2Adapter(TorchAdapter):
                 list(found),
                 include_confidence=True,
                 include_spans=True,
-                scalar_entity_labels=model._scalar_entity_labels(plan.schema),
-                overlap_policy=model._resolved_overlap_policy(plan.policy),
+                scalar_entity_labels=model._scalar_entity_labels(asked.schema),
+                overlap_policy=model._resolved_overlap_policy(asked.policy),
             )
-        fields = fields_of(plan.text, plan.options, plan.asked, plan.schema.build(), whole)
-        return Output(fields, tokens=sum(plan.around + one for one in plan.lengths), truncated=plan.truncated)
+        fields = fields_of(plan.text, asked.options, asked.native, asked.schema.build(), whole)
+        return Output(fields, tokens=sum(asked.around + one for one in plan.lengths), truncated=plan.truncated)
 
 
 def _schema(options: ExtractOptions, asked: Asked | None) -> Any:

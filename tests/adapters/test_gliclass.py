@@ -73,12 +73,14 @@ def test_a_long_text_has_the_best_score_of_any_window(adapter: GliclassAdapter) 
     options = ExtractOptions(labels=["law", "sport"], multi_label=True, threshold=0.0)
     text = " ".join(f"Sentence {index} is about nothing at all." for index in range(60))
     outcome = run(adapter, [text], options)[0]
-    plan = adapter._plan(adapter.ready(), batch(Verb.EXTRACT, [{"text": text}], [options]).entries[0])
-    assert not isinstance(plan, Exception)
-    assert len(plan.windows) > 3
-    assert plan.windows[0][:8] == text[:8]
-    assert plan.windows[-1][-8:] == text[-8:]
-    each = [scores(one) for one in run(adapter, plan.windows, options)]
+    entry = batch(Verb.EXTRACT, [{"text": text}], [options]).entries[0]
+    rows = adapter._plan(adapter.ready(), 0, entry, {})
+    assert isinstance(rows, list)
+    windows = [row.text for row in rows]
+    assert len(windows) > 3
+    assert windows[0][:8] == text[:8]
+    assert windows[-1][-8:] == text[-8:]
+    each = [scores(one) for one in run(adapter, windows, options)]
     best = {label: max(one[label] for one in each) for label in ("law", "sport")}
     assert scores(outcome) == pytest.approx(best, abs=1e-4)
     assert isinstance(outcome, Output)

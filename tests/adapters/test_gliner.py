@@ -122,7 +122,7 @@ def test_all_windows_of_a_long_text_are_read_and_offsets_are_of_the_whole(span: 
 def test_a_window_is_read_as_the_library_reads_it_alone(span: GlinerAdapter) -> None:
     text = " ".join(f"Name{index} of Town{index}," for index in range(40))
     options = ExtractOptions(labels=LABELS, threshold=0.47)
-    plan = span._plan(span.ready(), batch(Verb.EXTRACT, [{"text": text}], [options]).entries[0])
+    plan = span._plan(span.ready(), batch(Verb.EXTRACT, [{"text": text}], [options]).entries[0], {})
     assert not isinstance(plan, Exception)
     windows = plan.cut.windows
     assert len(windows) > 2

@@ -109,7 +109,7 @@ def test_all_windows_of_a_long_text_are_read_and_offsets_are_of_the_whole(adapte
         words[place] = name
     text = " ".join(words)
     options = ExtractOptions(labels=["person"], threshold=0.001)
-    plan = adapter._plan(adapter.ready(), batch(Verb.EXTRACT, [{"text": text}], [options]).entries[0])
+    plan = adapter._plan(adapter.ready(), batch(Verb.EXTRACT, [{"text": text}], [options]).entries[0], {})
     assert not isinstance(plan, Exception)
     assert len(plan.windows) > 20
     assert max(plan.lengths) < 256
