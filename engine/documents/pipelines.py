@@ -24,6 +24,7 @@ from docling.pipeline.native_pdf_pipeline import NativePdfPipeline
 from docling.pipeline.standard_pdf_pipeline import StandardPdfPipeline
 from pydantic import SecretStr
 
+from engine.documents.heron import do_without_torchvision
 from engine.documents.light import (
     NoLayout,
     NoLayoutOptions,
@@ -146,6 +147,7 @@ class Pipelines:
                 LayoutObjectDetectionModel,
             )
 
+            do_without_torchvision()
             layouts["heron"] = [LayoutObjectDetectionModel]
         tables: dict[str, list[type]] = {"slanet": [SlanetTables], "none": [NoTables]}
         if self._settings["tables"] == "tableformer":
