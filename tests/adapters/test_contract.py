@@ -6,10 +6,14 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import orjson
 import psutil
 import pytest
 from pydantic import ValidationError
 
+from api.media import Media, dumps
+from api.results import Encoding, rows_of
+from api.schemas import ResultItem, Usage
 from catalog.errors import InvalidOption
 from catalog.options import parse_options
 from engine.adapters.base import Adapter, Part, StepAdapter, TokenSequence
@@ -17,6 +21,7 @@ from engine.device import CpuDevice
 from engine.errors import EngineError
 from engine.families import adapter_class
 from engine.types import Outcome, Output
+from tasks.results import pack_rows
 from tests.adapters.case import Case, agree
 from tests.adapters.conftest import FAMILIES, answers, batch, cases_of
 
@@ -71,6 +76,15 @@ def test_answers_equal_the_librarys_own_call(adapter: Adapter, case: Case, devic
     assert len(got) == len(expected)
     for index, (one, other) in enumerate(zip(got, expected, strict=True)):
         assert agree(one, other, case.tolerance) is None, f"item {index}: {agree(one, other, case.tolerance)}"
+
+
+def test_answers_are_what_the_api_says_of_them(adapter: Adapter, case: Case) -> None:
+    for output in outputs(answers(adapter, case, case.items()[:3])):
+        stored = pack_rows([{**output.fields, "tokens": output.tokens, "truncated": output.truncated}])
+        for encoding in Encoding:
+            (row,) = orjson.loads(dumps(rows_of(stored, Media.JSON, encoding)))
+            ResultItem.model_validate(row)
+        Usage.model_validate({"tokens": output.tokens, **output.usage})
 
 
 def test_one_bad_item_fails_alone(adapter: Adapter, case: Case) -> None:
