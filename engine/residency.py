@@ -132,6 +132,7 @@ class Residency:
     def renew(self, model: str) -> None:
         """The model has another definition now: it is loaded anew once nobody holds it as it was."""
         with self._lock:
+            self._survey.forget(model)
             slot = self._slots.get(model)
             if slot is None:
                 return

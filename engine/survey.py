@@ -71,6 +71,10 @@ class Survey:
         """Look at no more models."""
         self._stopped.set()
 
+    def forget(self, model: str) -> None:
+        """What was found out of this model is true no more."""
+        self.too_large = MappingProxyType({key: why for key, why in self.too_large.items() if key != model})
+
     def estimate(self, choice: Choice) -> Estimate | None:
         """What a model takes of the device, by its files if they are here, else by its spec; None if nobody can say."""
         try:
@@ -120,5 +124,7 @@ class Survey:
         except Exception:
             log.exception("looking for models that are too large failed; they are found out when they are loaded")
         for reason in self.too_large.values():
-            log.warning("%s", reason)
+            log.debug("%s", reason)
+        if self.too_large:
+            log.info("%d models of the catalog can never fit here, such as %s", len(self.too_large), min(self.too_large))
         self.done.set()

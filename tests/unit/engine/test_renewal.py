@@ -103,6 +103,19 @@ def test_a_model_that_nobody_asked_for_is_none_the_wiser(renewing: tuple[Changin
     assert residency.snapshot()[0] == ()
 
 
+def test_a_model_that_was_too_large_is_not_refused_for_that_any_more(
+    renewing: tuple[Changing, Residency], make_spec: MakeSpec, watching: Watching
+) -> None:
+    catalog, residency = renewing
+    catalog.now = Catalog([make_spec("a", bytes=2000)])
+    residency.want("a")
+    watching.until("refused", "a")
+    catalog.now = Catalog([make_spec("a", bytes=20)])
+    residency.renew("a")
+    residency.acquire("a", PATIENCE_S)
+    assert state(residency, "a").bytes == 20
+
+
 def test_a_parked_model_is_not_brought_back_as_it_was(
     make_residency: MakeResidency, make_spec: MakeSpec, watching: Watching
 ) -> None:
