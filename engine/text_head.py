@@ -1,8 +1,9 @@
 """Models of transformers that read texts and give logits: of the whole text, of a pair, or of each token.
 
 Tokenising is ours, so that user text is text (see `catalog.tokenizer`), and so is making passes of many rows: whatever
-the callers sent, rows of like lengths go through together. Weights are read from safetensors only, and no code that
-comes with a model is run.
+the callers sent, they go through together. Weights are read from safetensors and no code that comes with a model is
+run, unless its YAML says that it needs a pickle, which is read as tensors alone, or code: the catalog gives out such a
+model only where an operator trusts it.
 
 Runs may overlap: the library's modules write to nothing but their own call's tensors, and the one thing that a model
 may keep between calls, rescaled rotary positions, is put under a lock.
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from catalog.modelfolder import missing_weights, model_root, read_json, read_modules
+from catalog.modelfolder import missing_weights, model_root, read_json, read_modules, weight_files
 from catalog.schema import Spec
 from catalog.tokenizer import PlainTokenizer, Tokens
 from engine.adapters.base import LoadOptions
@@ -27,6 +28,7 @@ from engine.checkpoint import Shape, read_shape
 from engine.errors import ItemRejected, LoadFailed, LoadReason
 from engine.packed_head import packed_logits, try_packed
 from engine.packing import Layout, alike, pad, together
+from engine.pickled import folder_weights
 from engine.pretrained import classified, first_position, positions, rescales, words
 from engine.torch_adapter import FLOAT_BYTES, TorchAdapter
 from engine.types import Batch, Footprint
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     import torch
 
 Logits = NDArray[np.float32]
+
+_VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 
 _FLOOR = {"cpu": 1024}
 _FLOOR_ELSEWHERE = 8192
@@ -94,6 +98,10 @@ class TextHeadAdapter(TorchAdapter):
         row = FLOAT_BYTES[self.dtype] * self.spec.max_length * (1 + scores)
         return Footprint(own.weights, own.per_token + row)
 
+    def weight_bytes(self) -> int:
+        """By the headers of the files, or of the pickle that the YAML allows."""
+        return folder_weights(self.spec, self.files, FLOAT_BYTES[self.dtype]).bytes
+
     def shape(self) -> Shape:
         """The sizes in the model's config."""
         return read_shape(read_json(model_root(self.files) / "config.json"))
@@ -101,7 +109,10 @@ class TextHeadAdapter(TorchAdapter):
     def read(self) -> torch.nn.Module:
         """The model as the library reads it. Raises LoadFailed."""
         root = model_root(self.files)
-        lacking = missing_weights(self.files)
+        lacking = missing_weights(self.files, pickle="pickle" in self.spec.source.needs)
+        if lacking is None and not any(any(root.glob(pattern)) for pattern in _VOCABULARIES):
+            # The library would make one up that knows no word.
+            lacking = "has no tokenizer"
         if lacking is not None:
             raise LoadFailed(f"{self.files} {lacking}. Fetch the model's files again.", LoadReason.NOT_FOUND)
         wanted = self.head_class().removeprefix("AutoModel")
@@ -127,14 +138,13 @@ class TextHeadAdapter(TorchAdapter):
         from transformers.utils.logging import disable_progress_bar
 
         disable_progress_bar()
-        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(
-            root, local_files_only=True, trust_remote_code=False
-        )
+        code = "code" in self.spec.source.needs
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(root, local_files_only=True, trust_remote_code=code)
         model, info = getattr(transformers, self.head_class()).from_pretrained(
             root,
             local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
+            trust_remote_code=code,
+            use_safetensors=bool(weight_files(self.files)),
             dtype=getattr(torch, self.dtype),
             output_loading_info=True,
         )

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder
 from torch.nn import Identity
 
@@ -230,3 +232,30 @@ def test_half_types_score_nearly_the_same_in_half_the_memory(load: Load, ask: As
     texts = pairs("a harbour", "something else " * 9, "")
     assert scores(ask(half, texts)) == pytest.approx(scores(ask(whole, texts)), abs=0.05)
     assert (half.held() or 0) < 0.6 * (whole.held() or 0)
+
+
+def test_a_pickle_is_read_only_where_the_yaml_says_so(device: str, load: Load, ask: Ask, tmp_path: Path) -> None:
+    made = Path(shutil.copytree(folder("cross_encoder"), tmp_path / "pickled"))
+    torch.save(load_file(made / "model.safetensors"), made / "pytorch_model.bin")
+    (made / "model.safetensors").unlink()
+    adapter = built("cross_encoder", made, device, 128, {})
+    with pytest.raises(LoadFailed):
+        adapter.load()
+    source = adapter.spec.source.model_copy(update={"needs": ("pickle",)})
+    adapter.spec = adapter.spec.model_copy(update={"source": source})
+    adapter.load()
+    found = scores(ask(adapter, pairs("a harbour", "short")))
+    held = adapter.held() or 0
+    assert held * 0.95 < adapter.footprint().weights < held * 1.05
+    adapter.unload()
+    assert found == pytest.approx(
+        scores(ask(load("cross_encoder", folder("cross_encoder")), pairs("a harbour", "short")))
+    )
+
+
+def test_a_folder_without_a_tokenizer_is_refused(device: str, tmp_path: Path) -> None:
+    made = Path(shutil.copytree(folder("cross_encoder"), tmp_path / "mute"))
+    for file in (*made.glob("tokenizer*"), *made.glob("vocab*")):
+        file.unlink()
+    with pytest.raises(LoadFailed, match="has no tokenizer"):
+        built("cross_encoder", made, device, 128, {}).load()
