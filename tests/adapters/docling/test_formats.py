@@ -80,12 +80,19 @@ def test_a_page_is_read_by_the_encoding_that_it_is_in_whatever_it_says(read: Rea
 
 @pytest.mark.parametrize(
     ("data", "name"),
-    [(b"before\x00after", "a.md"), (b"a,b\nbefore\x00after,2\n", "a.csv"), (b"<p>x&#0;y</p>", "a.html")],
+    [
+        (b"before\x00after\n" + b"and more of it " * 20, "a.md"),
+        (b"a,b\nbefore\x00after,2\n" + b"more,1\n" * 40, "a.csv"),
+        (b"<p>before&#0;after</p>", "a.html"),
+        (files.page(b"BT /F1 18 Tf 72 720 Td (before\\000after) Tj ET"), "a.pdf"),
+    ],
+    ids=["md", "csv", "html", "pdf"],
 )
 def test_no_result_holds_a_character_that_cannot_be_stored(read: Read, data: bytes, name: str) -> None:
-    found = data_of(read(data * 1 + b"\n" + b"and more of it " * 20, name))
-    assert "\x00" not in repr(found).replace("\\x00", "\x00")
-    assert "\ufffd" in found["markdown"]
+    found = data_of(read(data, name))
+    assert "\\x00" not in repr(found)
+    assert "before" in found["markdown"]
+    assert "after" in found["markdown"]
 
 
 def test_pages_are_chosen_and_what_is_not_there_is_told(read: Read) -> None:

@@ -7,7 +7,10 @@ import io
 import pytest
 from PIL import Image
 
+from catalog.options import ExtractOptions
+from catalog.terms import Verb
 from engine.adapters.docling import DoclingAdapter
+from tests.adapters.conftest import batch
 from tests.adapters.docling import files
 from tests.adapters.docling.conftest import Read, codes, data_of, reader
 
@@ -50,13 +53,15 @@ def test_a_turned_scan_gives_words_or_a_warning(light: DoclingAdapter, turn: int
     assert words(upside["text"]) & EXPECTED or "no_text" in codes(upside)
 
 
-def test_a_photo_is_read_the_way_it_is_shown(read: Read) -> None:
+def test_an_image_item_is_read_the_way_it_is_shown(native: DoclingAdapter) -> None:
     packed = io.BytesIO()
     exif = Image.Exif()
     exif[0x0112] = 6
     files.picture().rotate(90, expand=True).save(packed, "JPEG", exif=exif, quality=95)
-    data = data_of(read(packed.getvalue(), "photo.jpg"))
-    assert words(data["text"]) >= EXPECTED
+    photo = {"images": [{"data": packed.getvalue(), "format": "jpeg"}]}
+    found = native.run(batch(Verb.EXTRACT, [photo, {"images": [*photo["images"]] * 2}], [ExtractOptions()] * 2))
+    assert words(data_of(found[0])["text"]) >= EXPECTED
+    assert getattr(found[1], "code", None) == "invalid_item"
 
 
 def test_only_the_pages_without_text_are_read_as_pictures(read: Read) -> None:
