@@ -1,0 +1,115 @@
+"""llama.cpp answers in chats, keeps to schemas, says its text as it comes, and refuses by name what it cannot do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from catalog.options import parse_options
+from catalog.terms import Verb
+from engine.adapters.base import Part, TokenSequence
+from engine.adapters.llama_cpp import LlamaCppAdapter
+from engine.errors import EngineError
+from engine.types import Outcome, Output
+from tests.adapters.conftest import batch, build, cases_of
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"enum": ["Ada", "Bob"]}, "old": {"type": "boolean"}},
+    "required": ["name", "old"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def adapter() -> Iterator[LlamaCppAdapter]:
+    built = build(cases_of("llama_cpp")[0])
+    assert isinstance(built, LlamaCppAdapter)
+    built.load()
+    yield built
+    built.unload()
+
+
+def answer(adapter: LlamaCppAdapter, payload: dict[str, Any], **options: Any) -> Outcome:
+    parsed = parse_options(adapter.spec, Verb.GENERATE, {}, options)
+    return adapter.run(batch(Verb.GENERATE, [payload], [parsed]))[0]
+
+
+def said(adapter: LlamaCppAdapter, payload: dict[str, Any], **options: Any) -> Output:
+    outcome = answer(adapter, payload, **options)
+    assert isinstance(outcome, Output), outcome
+    return outcome
+
+
+def test_a_conversation_is_answered(adapter: LlamaCppAdapter) -> None:
+    turns = [{"role": "user", "content": [{"type": "text", "text": "Name three colours."}]}]
+    output = said(adapter, {"messages": turns}, max_tokens=24)
+    assert "Red" in output.fields["text"]
+    assert output.usage["completion_tokens"] <= 24
+    assert output.usage["prompt_tokens"] > 10
+
+
+def test_the_output_keeps_to_a_schema(adapter: LlamaCppAdapter) -> None:
+    output = said(adapter, {"text": "A person as JSON."}, grammar={"json_schema": SCHEMA}, max_tokens=60)
+    assert output.fields["finish_reason"] == "stop"
+    assert json.loads(output.fields["text"])["name"] in {"Ada", "Bob"}
+
+
+def test_the_output_is_one_of_a_choice(adapter: LlamaCppAdapter) -> None:
+    output = said(adapter, {"text": "Is water wet?"}, grammar={"choice": ["certainly", "never"]}, max_tokens=20)
+    assert output.fields["text"] in {"certainly", "never"}
+
+
+def test_a_limit_and_a_stop_are_told_apart(adapter: LlamaCppAdapter) -> None:
+    prompt = {"text": "1, 2, 3, 4, 5,"}
+    assert said(adapter, prompt, raw=True, max_tokens=3).fields["finish_reason"] == "length"
+    stopped = said(adapter, prompt, raw=True, max_tokens=30, stop="8")
+    assert stopped.fields["finish_reason"] == "stop"
+    assert "8" not in stopped.fields["text"]
+
+
+def test_tokens_have_their_logprobs(adapter: LlamaCppAdapter) -> None:
+    output = said(adapter, {"text": "The capital of France is"}, raw=True, max_tokens=3, logprobs=True, top_logprobs=2)
+    found = output.fields["logprobs"]
+    assert len(found) == 3
+    assert all(one["logprob"] <= 0 and len(one["top_logprobs"]) == 2 for one in found)
+    assert "".join(one["token"] for one in found) == output.fields["text"]
+
+
+def test_a_text_is_said_as_it_comes(adapter: LlamaCppAdapter) -> None:
+    options = parse_options(adapter.spec, Verb.GENERATE, {}, {"raw": True, "max_tokens": 8})
+    sequence = adapter.join(batch(Verb.GENERATE, [{"text": "Once upon a time"}], [options]).entries[0])
+    assert isinstance(sequence, TokenSequence)
+    heard, outcome = [""], None
+    while outcome is None:
+        outcome = adapter.step([Part(sequence, sequence.unread)])[0]
+        assert sequence.said.startswith(heard[-1])
+        heard.append(sequence.said)
+    adapter.leave(sequence)
+    assert isinstance(outcome, Output)
+    assert heard[-1] == outcome.fields["text"]
+    assert len(set(heard)) > 3
+
+
+@pytest.mark.parametrize(
+    ("options", "param"),
+    [
+        ({"grammar": {"regex": "a+"}}, "options.grammar.regex"),
+        ({"grammar": {"lark": 'start: "a"'}}, "options.grammar.lark"),
+        ({"min_tokens": 3}, "options.min_tokens"),
+    ],
+)
+def test_what_it_cannot_do_is_refused_by_name(adapter: LlamaCppAdapter, options: dict[str, Any], param: str) -> None:
+    outcome = answer(adapter, {"text": "a"}, max_tokens=4, **options)
+    assert isinstance(outcome, EngineError)
+    assert outcome.param == param
+
+
+def test_a_prompt_beyond_the_context_is_too_long(adapter: LlamaCppAdapter) -> None:
+    outcome = answer(adapter, {"text": "word " * 2000}, raw=True, max_tokens=4)
+    assert isinstance(outcome, EngineError)
+    assert outcome.code == "text_too_long"
+    assert "512" in outcome.message
