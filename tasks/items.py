@@ -75,14 +75,13 @@ class Strict(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_names(cls, given: object) -> object:
-        if isinstance(given, cls):
-            return given
-        if not isinstance(given, Mapping):
+        if type(given) is not dict:
+            if isinstance(given, cls):
+                return given
             raise fault(cls.expected)
-        fields = cls.model_fields
-        for name in given:
-            if name not in fields:
-                raise cls._unknown(str(name))
+        fields = cls.__pydantic_fields__.keys()
+        if not given.keys() <= fields:
+            raise cls._unknown(str(next(name for name in given if name not in fields)))
         return given
 
     @classmethod
@@ -236,23 +235,27 @@ class ItemRequest(Strict):
     @property
     def kinds(self) -> tuple[InputKind, ...]:
         """What it holds."""
-        found: dict[InputKind, object] = {
-            "text": self.text,
-            "messages": self.messages,
-            "image": self.images,
-            "audio": self.audio,
-            "document": self.document,
-            "multivector": self.multivector,
-            "entities": self.entities,
-        }
-        return tuple(kind for kind, value in found.items() if value is not None)
+        values = self.__dict__
+        return tuple([kind for name, kind in _HELD if values[name] is not None])
+
+
+_PLAIN = frozenset({"id", "text"})
+_HELD: tuple[tuple[str, InputKind], ...] = (
+    ("text", "text"),
+    ("messages", "messages"),
+    ("images", "image"),
+    ("audio", "audio"),
+    ("document", "document"),
+    ("multivector", "multivector"),
+    ("entities", "entities"),
+)
 
 
 def as_payload(item: str | ItemRequest) -> dict[str, Any]:
     """The item as a plain map."""
     if isinstance(item, str):
         return {"text": item}
-    if item.kinds == ("text",):
+    if item.model_fields_set <= _PLAIN and item.text is not None:
         return {"text": item.text} if item.id is None else {"id": item.id, "text": item.text}
     found: dict[str, Any] = {} if item.id is None else {"id": item.id}
     if item.text is not None:

@@ -188,7 +188,7 @@ class _Read:
 
     def _take(self, place: int, payload: Mapping[str, Any], where: str, item: str | ItemRequest, prefix: str) -> bool:
         """Note its texts for counting; False if it holds nothing but blanks."""
-        texts = texts_of(payload)
+        texts = texts_of(payload) if "messages" in payload else [text] if (text := payload.get("text")) else []
         chars = sum(map(len, texts))
         self.chars += chars
         if chars > self._most_chars:
