@@ -80,11 +80,11 @@ class VisionAdapter(TorchAdapter):
         return read_shape(config.get("vlm_config", config))
 
     def footprint(self) -> Footprint:
-        """As for texts where a length counts tokens; where it counts tiles, a tile takes what all its patches do."""
+        """As for texts where a length counts tokens; where it counts tiles, an image takes what all its patches do."""
         found = super().footprint()
         if self.spec.unit == "tokens":
             return found
-        return Footprint(found.weights, found.per_token * self.patches())
+        return Footprint(found.weights, -(-found.per_token * self.patches() // self.spec.image_length))
 
     def patches(self) -> int:
         """How many vectors an image becomes in the part that sees; a guess where the config does not say."""
@@ -100,14 +100,19 @@ class VisionAdapter(TorchAdapter):
         return values.to(self.device, getattr(torch, self.dtype) if values.is_floating_point() else None)
 
 
+def image_config(folder: Path) -> dict[str, Any]:
+    """What a folder says of how its images are prepared."""
+    config = read_json(folder / "preprocessor_config.json")
+    found: dict[str, Any] = config or read_json(folder / "processor_config.json").get("image_processor", {})
+    return found
+
+
 def read_image_processor(folder: Path) -> Any:
     """The image processor that a folder's config names, in the library's form for Pillow. Raises LoadFailed."""
     import transformers
     from transformers.models.auto import image_processing_auto
 
-    config = read_json(folder / "preprocessor_config.json")
-    if not config:
-        config = read_json(folder / "processor_config.json").get("image_processor", {})
+    config = image_config(folder)
     named = str(config.get("image_processor_type") or config.get("feature_extractor_type") or "")
     plain = named.removesuffix("Pil").removesuffix("Fast").replace("FeatureExtractor", "ImageProcessor")
     if not plain:
@@ -139,7 +144,7 @@ class SlowTokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[Tokens]:
         """Each text as the model reads it, whole."""
-        found: list[list[int]] = self._tokenizer(list(texts), split_special_tokens=True)["input_ids"]
+        found: list[list[int]] = self._tokenizer(list(texts), split_special_tokens=True, verbose=False)["input_ids"]
         return [Tokens(ids, [0] * len(ids), self._first, self._last) for ids in found]
 
 

@@ -19,8 +19,9 @@ def build(folder: Path) -> None:
     )
     (folder / "spiece.vocab").unlink()
     words = SiglipTokenizer(str(folder / "spiece.model"), model_max_length=24, model_input_names=["input_ids"])
+    ids = {"bos_token_id": 1, "eos_token_id": words.eos_token_id, "pad_token_id": words.pad_token_id}
     config = SiglipConfig(
-        text_config={**LAYERS, "vocab_size": len(words), "max_position_embeddings": 24, "projection_size": 64},
+        text_config={**LAYERS, **ids, "vocab_size": len(words), "max_position_embeddings": 24, "projection_size": 64},
         vision_config={**LAYERS, "image_size": 64, "patch_size": 16},
     )
     SiglipModel(config).eval().save_pretrained(folder)

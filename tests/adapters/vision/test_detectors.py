@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +16,12 @@ from catalog.terms import Verb
 from engine.adapters import owlv2
 from engine.adapters.base import Adapter
 from engine.errors import EngineError, ItemRejected, NotFinite
+from engine.families import adapter_class
 from engine.torch_adapter import TorchAdapter
 from engine.types import Outcome, Output
 from tests.adapters.case import Payload, agree
 from tests.adapters.pictures import item, opened, picture
-from tests.adapters.vision.conftest import Ask, Load, Passes
+from tests.adapters.vision.conftest import Ask, Load, Passes, case_of
 
 DETECTORS = [("grounding_dino", "few-labels"), ("owlv2", "owlv2"), ("owlv2", "owlvit")]
 ALL = {"box_threshold": 0.0}
@@ -62,7 +66,7 @@ def test_labels_come_back_as_they_were_sent_whatever_their_order(
 def test_jobs_of_different_labels_share_a_pass_and_keep_their_own(detector: Adapter, ask: Ask, passes: Passes) -> None:
     wishes = [["person", "company"], ["currency"], ["judge"], ["a", "b", "c", "d", "e", "f"], ["cat"], ["judge", "cat"]]
     payloads = [item(number, (80, 60)) for number in range(6)]
-    options = [{"labels": labels, **ALL} for labels in wishes]
+    options: list[dict[str, Any]] = [{"labels": labels, **ALL} for labels in wishes]
     with passes(detector) as seen:
         together = ask(detector, Verb.EXTRACT, payloads, options)
     assert [one for one in seen if "text" not in one] in (["vision_model 6"], ["backbone 6"])
@@ -184,3 +188,15 @@ def test_a_large_image_keeps_its_pixels(load: Load, ask: Ask, monkeypatch: pytes
     boxes = [np.array([one["bbox"] for one in objects(outcome)]) for outcome in found]
     assert len(boxes[0]) > 4
     assert np.abs(boxes[0] - 4 * boxes[1]).max() <= 4
+
+
+def test_the_memory_of_an_image_is_near_what_was_measured(tmp_path: Path) -> None:
+    """A Grounding DINO of the published sizes took 1.72 GB for an image of 800x1333, in float32."""
+    spec, files = case_of("grounding_dino", "few-labels").model()
+    assert files is not None
+    shutil.copy(files / "model.safetensors", tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"d_model": 256, "encoder_ffn_dim": 2048}))
+    sizes = {"size": {"shortest_edge": 800, "longest_edge": 1333}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(sizes))
+    kind = adapter_class("grounding_dino")
+    assert 1.72e9 < kind(spec, kind.options(), tmp_path, "cpu").footprint().per_token < 2e9
