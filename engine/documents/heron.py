@@ -16,7 +16,7 @@ def do_without_torchvision() -> None:
     refuses all without torchvision.
     """
     if find_spec("torchvision") is None:
-        HfVisionModelMixin._load_preprocessor = _on_pillow  # type: ignore[method-assign]
+        HfVisionModelMixin._load_preprocessor = _on_pillow  # type: ignore[method-assign, assignment]
 
 
 def _on_pillow(engine: Any, folder: Path) -> Any:

@@ -25,7 +25,7 @@ def build(folder: Path) -> None:
         hidden_sizes=[16, 32, 64, 128],
         depths=[1, 1, 1, 1],
         layer_type="basic",
-        out_features=["stage2", "stage3", "stage4"],
+        out_features=["stage2", "stage3", "stage4"],  # type: ignore[call-arg]
     )
     config = transformers.RTDetrV2Config(
         backbone_config=backbone,

@@ -23,7 +23,7 @@ class Endless(Converter):
                 pass
             return parse(pipeline, timings, result, page)
 
-        NativePdfPipeline._parse_page = stuck
+        NativePdfPipeline._parse_page = stuck  # type: ignore[method-assign, assignment]
 
     def convert(self, request: Mapping[str, Any]) -> dict[str, Any]:
         self.said = request["name"]

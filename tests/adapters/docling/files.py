@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from docx import Document
-from openpyxl import Workbook
-from openpyxl.styles import Font
+from openpyxl import Workbook  # type: ignore[import-untyped]
+from openpyxl.styles import Font  # type: ignore[import-untyped]
 from PIL import Image, ImageDraw, ImageFont
 from pptx import Presentation
 from pptx.util import Inches

@@ -151,8 +151,8 @@ def test_a_process_dies_with_its_owner_whatever_it_computes() -> None:
     owner = subprocess.Popen([sys.executable, "-c", _OWNER], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
     pid, idle = owner.stdout.readline().split()
-    child, idle = psutil.Process(int(pid)), float(idle)
-    while child.cpu_times().user < idle + 0.2:
+    child = psutil.Process(int(pid))
+    while child.cpu_times().user < float(idle) + 0.2:
         assert child.is_running()
     owner.send_signal(signal.SIGKILL)
     owner.wait()
