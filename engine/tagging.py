@@ -1,7 +1,8 @@
 """From a tag for each token to spans of a text, as the token-classification pipeline of transformers groups them. Pure.
 
 Tags are of a scheme: plain labels (IO), `B-`/`I-` (BIO), or those with `E-` and `S-` for the last and the only token
-(BIOES; also called BILOU, with `L-` and `U-`). The pipeline itself knows no BIOES and tears such entities apart.
+(BIOES; also called BILOU, with `L-` and `U-`). The pipeline itself knows no BIOES and tears such entities apart, and of
+a plain label with a hyphen it keeps what is behind that.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ Aggregation = Literal["simple", "first", "average", "max"]
 
 OUTSIDE = "O"
 _LAST, _ONLY = ("E-", "L-"), ("S-", "U-")
+_PREFIXES = ("B-", "I-", *_LAST, *_ONLY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Piece:
 
 def kind_of(tag: str) -> str:
     """The label of a tag, without the prefix of its scheme."""
-    return tag.split("-", 1)[-1]
+    return tag[2:] if tag.startswith(_PREFIXES) else tag
 
 
 def is_bioes(tags: Collection[str]) -> bool:

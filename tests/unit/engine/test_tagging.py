@@ -65,6 +65,7 @@ def test_words_are_settled_as_asked(aggregation: Aggregation, label: str) -> Non
 
 def test_a_label_may_have_a_hyphen_of_its_own() -> None:
     assert kind_of("B-credit-card") == "credit-card"
+    assert kind_of("credit-card") == "credit-card"
     assert kind_of("O") == "O"
 
 
