@@ -13,6 +13,7 @@ from typing import Any
 CONFIGS = (
     "*config*.json",
     "modules.json",
+    "artifact.metadata",
     "*/config.json",
     "model.safetensors.index.json",
 )

@@ -32,6 +32,8 @@ _VISION_LANGUAGE = (
     "SmolVLMForConditionalGeneration",
 )
 _PAGES = ("ColPaliForRetrieval", "ColQwen2ForRetrieval", "ColModernVBertForRetrieval")
+_KNOWN = ("sentence_transformers.", "pylate.models.Dense.")
+"""Modules that sentence-transformers has itself, under its own names or another library's."""
 _FAMILY_CONFIGS = {"gliner_config.json": "gliner", "glirel_config.json": "glirel"}
 
 
@@ -108,7 +110,7 @@ def _needs(repository: Repository) -> list[Literal["code", "pickle"]] | Refusal:
         for entry in (modules if isinstance(modules, Sequence) else ())
         if isinstance(entry, Mapping)
     ]
-    if config.get("auto_map") or any(not kind.startswith("sentence_transformers.") for kind in own):
+    if config.get("auto_map") or any(not kind.startswith(_KNOWN) for kind in own):
         needs.append("code")
     if not repository.ending(".safetensors"):
         if not repository.ending(".bin"):
@@ -161,6 +163,7 @@ def _by_modules(repository: Repository) -> Facts | Refusal:
         return {
             "family": "late_interaction",
             "tasks": {"encode": facts, "score": {"scale": "similarity"}},
+            "inputs": ["text", "multivector"],
             "max_length": length,
         }
     if kinds[0] != "Transformer":
@@ -257,6 +260,19 @@ def _pairs(repository: Repository, config: Mapping[str, Any]) -> Facts:
     }
 
 
+def _colbert(repository: Repository, config: Mapping[str, Any]) -> Facts:
+    """The layout of the first ColBERT: what its projection gives is said beside the config."""
+    return {
+        "family": "late_interaction",
+        "tasks": {
+            "encode": {"outputs": ["multivector"], "token_dims": repository.mapping("artifact.metadata").get("dim")},
+            "score": {"scale": "similarity"},
+        },
+        "inputs": ["text", "multivector"],
+        "max_length": _length(repository, 512),
+    }
+
+
 def _detector(family: str, length: int, patches: int) -> Callable[[Repository, Mapping[str, Any]], Facts]:
     return lambda repository, config: {
         "family": family,
@@ -295,6 +311,7 @@ def _donut(repository: Repository, config: Mapping[str, Any]) -> Facts | None:
 
 
 _EXACT: Mapping[str, Callable[[Repository, Mapping[str, Any]], Facts | None]] = {
+    "HF_ColBERT": _colbert,
     "CLIPModel": _pairs,
     "SiglipModel": _pairs,
     "Siglip2Model": _pairs,

@@ -108,6 +108,25 @@ def test_the_library_says_which_kind_of_model_its_modules_are(kind: str, modules
 
 
 @pytest.mark.parametrize(
+    "configs",
+    [
+        {**config("HF_ColBERT", max_position_embeddings=512), "artifact.metadata": {"dim": 96, "doc_maxlen": 180}},
+        {
+            **config("BertModel", max_position_embeddings=512),
+            "modules.json": [*POOLED[:1], {"path": "1_Dense", "type": "pylate.models.Dense.Dense"}],
+            "1_Dense/config.json": {"out_features": 96},
+            "config_sentence_transformers.json": {"query_prefix": "[Q] "},
+        },
+    ],
+)
+def test_other_librarys_layouts_of_late_interaction_are_known_and_need_no_code(configs: dict[str, Any]) -> None:
+    model = spec(configs)
+    assert model.tasks.encode is not None
+    assert (model.family, model.tasks.encode.token_dims, model.source.needs) == ("late_interaction", 96, ())
+    assert "multivector" in model.inputs
+
+
+@pytest.mark.parametrize(
     ("configs", "files", "reason"),
     [
         ({}, {"README.md": 10}, "no config.json"),
