@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from catalog.modelfolder import read_json, weight_files
 from catalog.options import ExtractOptions
-from engine.adapters.base import LoadOptions
 from engine.checkpoint import Shape, read_shape
 from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, NotFinite
 from engine.findings import entity, relation
@@ -89,7 +88,7 @@ _Pairs = list[tuple[_Known, _Known, str, float]]
 class GlirelAdapter(TorchAdapter):
     """A GLiREL, built of its library's parts."""
 
-    options: type[LoadOptions] = GlirelOptions
+    options = GlirelOptions
 
     _hard: int = 0
 

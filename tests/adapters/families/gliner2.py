@@ -1,8 +1,9 @@
-"""A GLiNER2 with random heads."""
+"""GLiNER2 models with random heads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +39,15 @@ SCHEMA = {
 KINDS = (ExtractKind.ENTITIES, ExtractKind.RELATIONS, ExtractKind.CLASSIFICATIONS, ExtractKind.STRUCTURE)
 
 
-def model() -> tuple[Spec, Path | None]:
+def model(kind: str = "span") -> tuple[Spec, Path | None]:
     spec = Spec(
-        id="random/gliner2",
+        id=f"random/gliner2-{kind}",
         family="gliner2",
         tasks=Tasks(extract=ExtractFacts(kinds=KINDS)),
         parameters=5_000_000,
         max_length=128,
     )
-    return spec, folder("gliner2")
+    return spec, folder("gliner2") / kind
 
 
 def items() -> Sequence[Payload]:
@@ -138,26 +139,27 @@ def several(path: Path | None, payloads: Sequence[Payload], device: str) -> list
     return answers
 
 
-def case(name: str, reference: Callable[..., list[Any]], found: Callable[[Output], Any], **options: Any) -> Case:
+def case(name: str, kind: str, reference: Callable[..., list[Any]], **options: Any) -> Case:
     return Case(
         name=name,
-        model=model,
+        model=partial(model, kind),
         verb=Verb.EXTRACT,
         items=items,
         options=options,
         bad=({}, {"text": 7}, {"text": "half \ud83d pair"}),
         reference=reference,
-        found=found,
+        found=all_of,
     )
 
 
 CASES = [
-    case("entities", entities, all_of, labels=LABELS, threshold=0.4),
-    case("classes", classes, all_of, labels=["glad", "sad", "angry"], classification_task="mood"),
+    case("entities", "span", entities, labels=LABELS, threshold=0.4),
+    case("boundary", "boundary", entities, labels=LABELS, threshold=0.4),
+    case("classes", "span", classes, labels=["glad", "sad", "angry"], classification_task="mood"),
     case(
         "several",
+        "span",
         several,
-        all_of,
         labels=LABELS,
         relation_labels=["paid by"],
         output_schema=SCHEMA,

@@ -62,7 +62,7 @@ def library(path: Path | None) -> Any:
 def reference(**options: Any) -> Callable[[Path | None, Sequence[Payload], str], list[Any]]:
     def call(path: Path | None, payloads: Sequence[Payload], device: str) -> list[Any]:
         own = library(path).to(device)
-        answers = []
+        answers: list[Any] = []
         for one in payloads:
             words = list(re.finditer(r"\w+(?:[-_]\w+)*|\S", one["text"]))
             spans = []
