@@ -17,7 +17,7 @@ import numpy as np
 from catalog.modelfolder import read_json
 from catalog.options import ExtractOptions
 from engine.detection import Found, Wanted, best, corners, told, wanted
-from engine.errors import EngineError, ItemRejected, NotFinite, WrongCount
+from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, NotFinite, WrongCount
 from engine.images import only_image, widened
 from engine.torch_adapter import FLOAT_BYTES, TorchOptions
 from engine.types import Batch, Entry, Footprint, Outcome
@@ -32,6 +32,11 @@ THRESHOLD = 0.25
 MOST_RATIO = 16
 """Of an image's longer side to the shorter. One that is thinner is laid on white: it would have fewer places than the
 model has to choose from."""
+
+_KINDS = {
+    "grounding-dino": "GroundingDinoForObjectDetection",
+    "mm-grounding-dino": "MMGroundingDinoForObjectDetection",
+}
 
 _DELIMITERS = str.maketrans(".?", "  ")
 """Inside a label they would end its phrase."""
@@ -93,7 +98,11 @@ class GroundingDinoAdapter(VisionAdapter):
 
     def read_parts(self) -> torch.nn.Module:
         """The model, its processor and its tokenizer."""
-        module: Any = self.read_model("AutoModelForZeroShotObjectDetection")
+        model_type = str(read_json(self.files / "config.json").get("model_type"))
+        if model_type not in _KINDS:
+            message = f"{self.spec.id} is a {model_type!r}; this family has {' and '.join(_KINDS)}."
+            raise LoadFailed(message, LoadReason.CONFIG)
+        module: Any = self.read_model(_KINDS[model_type])
         tokenizer = read_tokenizer(self.files)
         self.processor = read_image_processor(self.files)
         self.tokenizer = plain_tokenizer(tokenizer)

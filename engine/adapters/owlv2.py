@@ -16,7 +16,7 @@ import numpy as np
 from catalog.modelfolder import read_json
 from catalog.options import ExtractOptions
 from engine.detection import Found, Wanted, best, corners, told, wanted
-from engine.errors import EngineError, ItemRejected, NotFinite, WrongCount
+from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, NotFinite, WrongCount
 from engine.images import only_image, within
 from engine.types import Batch, Entry, Outcome
 from engine.vision import VisionAdapter, plain_tokenizer, read_image_processor, read_tokenizer
@@ -51,7 +51,10 @@ class Owlv2Adapter(VisionAdapter):
     def read_parts(self) -> torch.nn.Module:
         """The model, its processor and its tokenizer."""
         model_type = str(read_json(self.files / "config.json").get("model_type"))
-        module: Any = self.read_model(_KINDS.get(model_type, "AutoModelForZeroShotObjectDetection"))
+        if model_type not in _KINDS:
+            message = f"{self.spec.id} is a {model_type!r}; this family has {' and '.join(_KINDS)}."
+            raise LoadFailed(message, LoadReason.CONFIG)
+        module: Any = self.read_model(_KINDS[model_type])
         tokenizer = read_tokenizer(self.files)
         self.processor = read_image_processor(self.files)
         self.tokenizer = plain_tokenizer(tokenizer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import (
@@ -17,30 +18,35 @@ from transformers import (
 from tests.small import package
 
 
+def sizes(body: Path) -> dict[str, Any]:
+    """The config of both kinds, over the config of a BERT."""
+    backbone = SwinConfig(
+        embed_dim=16,
+        depths=[1, 1, 1, 1],
+        num_heads=[1, 2, 4, 8],
+        window_size=7,
+        image_size=64,
+        out_features=["stage2", "stage3", "stage4"],  # type: ignore[call-arg]  # taken by the base class
+    )
+    return {
+        "backbone_config": backbone,
+        "text_config": AutoConfig.from_pretrained(body).to_dict(),
+        "d_model": 64,
+        "num_queries": 20,
+        "encoder_layers": 2,
+        "encoder_ffn_dim": 128,
+        "encoder_attention_heads": 2,
+        "decoder_layers": 2,
+        "decoder_ffn_dim": 128,
+        "decoder_attention_heads": 2,
+        "max_text_len": 24,
+    }
+
+
 def build(folder: Path) -> None:
     torch.manual_seed(0)
     body = package("cognition", "model")
-    config = GroundingDinoConfig(
-        backbone_config=SwinConfig(
-            embed_dim=16,
-            depths=[1, 1, 1, 1],
-            num_heads=[1, 2, 4, 8],
-            window_size=7,
-            image_size=64,
-            out_features=["stage2", "stage3", "stage4"],  # type: ignore[call-arg]  # taken by the base class
-        ),
-        text_config=AutoConfig.from_pretrained(body).to_dict(),
-        d_model=64,
-        num_queries=20,
-        encoder_layers=2,
-        encoder_ffn_dim=128,
-        encoder_attention_heads=2,
-        decoder_layers=2,
-        decoder_ffn_dim=128,
-        decoder_attention_heads=2,
-        max_text_len=24,
-    )
-    model = GroundingDinoForObjectDetection(config).eval()
+    model = GroundingDinoForObjectDetection(GroundingDinoConfig(**sizes(body))).eval()
     with torch.no_grad():
         # As the library begins, boxes stay at their anchors and all scores are near 0 or 1.
         model.bbox_embed[0].layers[-1].weight.normal_(std=3.0)

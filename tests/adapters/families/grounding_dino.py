@@ -19,17 +19,20 @@ PASSES = (MANY[:11], MANY[11:])
 """The model reads 24 tokens: two around the text, and two for each of these labels."""
 
 
-def model() -> tuple[Spec, Path | None]:
-    spec = Spec(
-        id="random/grounding-dino",
-        family="grounding_dino",
-        tasks=Tasks(extract=ExtractFacts(kinds=(ExtractKind.OBJECTS,))),
-        inputs=("image",),
-        unit="tiles",
-        parameters=5_000_000,
-        max_length=24,
-    )
-    return spec, folder("grounding_dino")
+def model(name: str) -> Callable[[], tuple[Spec, Path | None]]:
+    def found() -> tuple[Spec, Path | None]:
+        spec = Spec(
+            id=f"random/{name}",
+            family="grounding_dino",
+            tasks=Tasks(extract=ExtractFacts(kinds=(ExtractKind.OBJECTS,))),
+            inputs=("image",),
+            unit="tiles",
+            parameters=5_000_000,
+            max_length=24,
+        )
+        return spec, folder(name)
+
+    return found
 
 
 def items() -> list[Payload]:
@@ -37,13 +40,15 @@ def items() -> list[Payload]:
     return [item(number, size, "PNG" if number % 2 else "WEBP") for number, size in enumerate(sizes)]
 
 
-def reference(prompts: Sequence[Sequence[str]]) -> Callable[[Path | None, Sequence[Payload], str], list[Any]]:
+def reference(
+    kind: str, prompts: Sequence[Sequence[str]]
+) -> Callable[[Path | None, Sequence[Payload], str], list[Any]]:
     def answers(files: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
         import torch
         import transformers
 
         assert files is not None
-        library: Any = transformers.GroundingDinoForObjectDetection.from_pretrained(files)
+        library: Any = getattr(transformers, f"{kind}ForObjectDetection").from_pretrained(files)
         library.to(device).eval()
         words = transformers.AutoTokenizer.from_pretrained(files)
         images = transformers.GroundingDinoImageProcessorPil.from_pretrained(files)
@@ -77,17 +82,21 @@ def reference(prompts: Sequence[Sequence[str]]) -> Callable[[Path | None, Sequen
     return answers
 
 
-def case(name: str, labels: Sequence[str], prompts: Sequence[Sequence[str]]) -> Case:
+def case(name: str, small: str, kind: str, labels: Sequence[str], prompts: Sequence[Sequence[str]]) -> Case:
     return Case(
         name=name,
-        model=model,
+        model=model(small),
         verb=Verb.EXTRACT,
         items=items,
         options={"labels": list(labels), "box_threshold": 0.6},
         bad=({}, {"text": "a cat"}, broken(), {"images": [*item(1)["images"], *item(2)["images"]]}),
-        reference=reference(prompts),
+        reference=reference(kind, prompts),
         tolerance=1e-5,
     )
 
 
-CASES = [case("few-labels", (*FEW, "cat"), [FEW]), case("many-labels", MANY[::-1], PASSES)]
+CASES = [
+    case("few-labels", "grounding_dino", "GroundingDino", (*FEW, "cat"), [FEW]),
+    case("many-labels", "grounding_dino", "GroundingDino", MANY[::-1], PASSES),
+    case("mm", "mm_grounding_dino", "MMGroundingDino", FEW, [FEW]),
+]

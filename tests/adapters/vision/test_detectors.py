@@ -15,11 +15,12 @@ from PIL import Image
 from catalog.terms import Verb
 from engine.adapters import owlv2
 from engine.adapters.base import Adapter
-from engine.errors import EngineError, ItemRejected, NotFinite
+from engine.errors import EngineError, ItemRejected, LoadFailed, NotFinite
 from engine.families import adapter_class
 from engine.torch_adapter import TorchAdapter
 from engine.types import Outcome, Output
 from tests.adapters.case import Payload, agree
+from tests.adapters.conftest import cases_of
 from tests.adapters.pictures import item, opened, picture
 from tests.adapters.vision.conftest import Ask, Load, Passes, case_of
 
@@ -200,3 +201,12 @@ def test_the_memory_of_an_image_is_near_what_was_measured(tmp_path: Path) -> Non
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(sizes))
     kind = adapter_class("grounding_dino")
     assert 1.72e9 < kind(spec, kind.options(), tmp_path, "cpu").footprint().per_token < 2e9
+
+
+@pytest.mark.parametrize("family", ["grounding_dino", "owlv2"])
+def test_another_kind_of_model_is_refused_by_name(family: str) -> None:
+    spec, _ = cases_of(family)[0].model()
+    _, clip = case_of("vision_text", "clip").model()
+    kind = adapter_class(family)
+    with pytest.raises(LoadFailed, match="'clip'"):
+        kind(spec, kind.options(), clip, "cpu").load()
