@@ -17,7 +17,7 @@ from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, Tex
 
 @dataclass
 class Speech:
-    """One request: what it has said so far, in how many pieces, and how it ended.
+    """One request: what it has said so far, in how many pieces, and, once it is over, how it ended.
 
     Guarded by the server's condition, which is told of every change.
     """
@@ -26,6 +26,7 @@ class Speech:
     pieces: int = 0
     prompt_tokens: int = 0
     new_tokens: int = 0
+    ending: str = "stop"
     finish: str | None = None
     logprobs: list[Mapping[str, Any]] = field(default_factory=list)
     error: EngineError | None = None
@@ -93,7 +94,7 @@ class LlamaServer:
             if failure is not None and not speech.over:
                 speech.error = _refusal(failure)
             elif not speech.over:
-                speech.finish = "stop"
+                speech.finish = speech.ending
             self.heard.notify_all()
 
 
@@ -116,7 +117,8 @@ def _take(speech: Speech, chunk: Any) -> None:
         if found:
             speech.logprobs.extend(found)
         if choice.get("finish_reason") is not None:
-            speech.finish = "length" if choice["finish_reason"] == "length" else "stop"
+            # What was used comes after it, so this is not the end yet.
+            speech.ending = "length" if choice["finish_reason"] == "length" else "stop"
 
 
 def _refusal(failure: Any) -> EngineError:
