@@ -9,6 +9,7 @@ from tests.bench.cases import (
     documents,
     embeddings,
     fairness,
+    generation,
     items,
     jobs,
     learning,
@@ -37,5 +38,6 @@ STUDIES: tuple[Study, ...] = (
     runtimes.STUDY,
     learning.STUDY,
     documents.STUDY,
+    generation.STUDY,
     simulated.STUDY,
 )
