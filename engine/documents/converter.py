@@ -18,7 +18,7 @@ from engine.documents import guards
 from engine.documents.encoding import Decoded, decode, told_charset
 from engine.documents.errors import ConversionFailed, Damaged, Empty, TimedOut, TooLarge, UnsupportedFormat, WrongPages
 from engine.documents.formats import PAGED, TEXTS, Format, hinted, signature, text_format
-from engine.documents.pages import Pdf, choose, has_text, look_at
+from engine.documents.pages import Pdf, check_drawn, choose, has_text, look_at
 from engine.documents.pipelines import Pipelines
 from engine.documents.shape import result, table, warning, without_pictures
 from engine.documents.tabular import as_csv
@@ -69,9 +69,7 @@ class Converter:
         """
         options = request["options"]
         looked = self._look(request, options)
-        ocr = options.get("ocr")
-        if not any(looked.blank) and ocr is None:
-            ocr = False
+        ocr = _ocr(looked, options)
         documents: list[DoclingDocument] = []
         runs: Sequence[Run | None] = looked.runs or [None]
         partial = not looked.whole
@@ -98,6 +96,8 @@ class Converter:
         elif kind is Format.PDF:
             pdf = look_at(data, options.get("password"))
             looked = self._chosen(Looked(kind, data, whole=pdf.whole), pages, pdf)
+            if self._pipelines.draws(ocr=_ocr(looked, options)):
+                check_drawn(pdf, looked.runs)
         elif kind is Format.IMAGE:
             frames = _frames(data)
             looked = self._chosen(Looked(kind, data), pages, Pdf((0,) * frames, whole=True))
@@ -150,6 +150,12 @@ class Converter:
         raise _failure(looked.kind, done.errors, late)
 
 
+def _ocr(looked: Looked, options: Mapping[str, Any]) -> bool | None:
+    """What is read as a picture: nothing where only pages without text would be, and there are none."""
+    ocr: bool | None = options.get("ocr")
+    return False if ocr is None and not any(looked.blank) else ocr
+
+
 def _look_at_text(data: bytes, said: str | None, hint: Format | None, unknown: str | None) -> Looked:
     if unknown is not None:
         raise UnsupportedFormat(
@@ -184,6 +190,9 @@ def _frames(data: bytes) -> int:
         with Image.open(io.BytesIO(data)) as image:
             pixels = image.width * image.height
             frames = int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
+            if 0 < pixels <= guards.MOST_PIXELS:
+                # One that is cut short shows itself only when it is decoded.
+                image.load()
     except Image.DecompressionBombError:
         pixels, frames = guards.MOST_PIXELS + 1, 1
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError) as error:
@@ -211,8 +220,8 @@ def _failure(kind: Format, errors: Sequence[Any], late: bool) -> EngineError:
         return TooLarge("Reading the document takes more memory than it may; send fewer pages, or a smaller file.")
     if "max_num_pages" in said:
         return TooLarge("The document has more pages than are read at once; send it in parts.")
-    if any(error.category is FailureCategory.INFERENCE_FAILURE for error in errors):
-        return ConversionFailed("A model failed on this document; send it in another form.")
+    if not any(error.category is FailureCategory.BACKEND_FAILURE for error in errors):
+        return ConversionFailed("The converter met an error of its own in this document; send it in another form.")
     return Damaged(f"The {kind.value} file cannot be read: it is broken, or not what it seems; send a sound copy.")
 
 

@@ -6,19 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.documents.errors import Damaged, Empty, PasswordNeeded, TooLarge, WrongPages
+from engine.documents.guards import MOST_PIXELS
 
 _PASSWORD = 4
 """PDFium's code for a password that is missing or wrong."""
 
 _LEAST_CHARS = 1
+_DRAWN = 3.0
+"""Pixels per point at which OCR looks at a page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pdf:
-    """What is known of a PDF: for each page how many characters it has, and whether the file ends where it should."""
+    """What is known of a PDF: for each page how many characters it has, and whether the file ends where it should.
+
+    `sizes` has the width and height of each page in points.
+    """
 
     chars: tuple[int, ...]
     whole: bool
+    sizes: tuple[tuple[float, float], ...] = ()
 
 
 def parse_ranges(pages: str) -> list[tuple[int, int]]:
@@ -53,6 +60,17 @@ def has_text(pdf: Pdf, runs: Sequence[tuple[int, int]]) -> list[bool]:
     return [pdf.chars[page - 1] >= _LEAST_CHARS for first, last in runs for page in range(first, last + 1)]
 
 
+def check_drawn(pdf: Pdf, runs: Sequence[tuple[int, int]]) -> None:
+    """Raise TooLarge for a chosen page that is too large to be drawn, as it has to be where a model looks at it."""
+    for first, last in runs:
+        for page, (width, height) in enumerate(pdf.sizes[first - 1 : last], first):
+            if width * height * _DRAWN**2 > MOST_PIXELS:
+                raise TooLarge(
+                    f"Page {page} measures {width / 72:.0f} by {height / 72:.0f} inches, too much to be looked at; "
+                    "take the profile 'native' with OCR off, or choose other pages by options.pages."
+                )
+
+
 def look_at(data: bytes, password: str | None) -> Pdf:
     """What PDFium sees. Raises PasswordNeeded, Damaged or Empty."""
     import pypdfium2
@@ -71,9 +89,10 @@ def look_at(data: bytes, password: str | None) -> Pdf:
         if count < 1:
             raise Empty("The PDF has no pages.")
         chars = tuple(_chars(document, index) for index in range(count))
+        sizes = tuple(document.get_page_size(index) for index in range(count))
     finally:
         document.close()
-    return Pdf(chars, b"%%EOF" in data[-2048:])
+    return Pdf(chars, b"%%EOF" in data[-2048:], sizes)
 
 
 def _chars(document: object, index: int) -> int:

@@ -65,17 +65,26 @@ class Pipelines:
         )
         self._pdf: Mapping[bool, FormatOption] = {False: self._converter.format_to_options[InputFormat.PDF]}
         if self._native:
-            option = PdfFormatOption(pipeline_cls=NativePdfPipeline, pipeline_options=self._lines())
+            option = PdfFormatOption(
+                pipeline_cls=NativePdfPipeline,
+                pipeline_options=self._lines(),
+                # No page is looked at, and drawing one of some metres would take minutes.
+                backend_options=ThreadedDoclingParseBackendOptions(render_pages=False),
+            )
             self._pdf = {**self._pdf, True: option}
         else:
             self._make(InputFormat.PDF)
+
+    def draws(self, *, ocr: bool | None) -> bool:
+        """Whether the pages of a PDF are drawn."""
+        return not (self._native and ocr is False)
 
     def ready(
         self, format_: InputFormat, *, ocr: bool | None, tables: bool, password: SecretStr | None, seconds: float
     ) -> DocumentConverter:
         """The converter, set for one document of this format."""
         if format_ is InputFormat.PDF:
-            native = self._native and ocr is False
+            native = not self.draws(ocr=ocr)
             option = self._pdf[native]
             if password is not None:
                 locked = ThreadedDoclingParseBackendOptions(password=password, render_pages=not native)

@@ -49,7 +49,10 @@ def test_a_pdf_that_only_its_owner_may_change_is_read(read: Read) -> None:
         (bytes(range(256)) * 20, None, "unsupported_format"),
         (b"x" * (16 * 2**20 + 1), "a.txt", "too_large"),
     ],
-    ids=str,
+    ids=[
+        *("fake pdf", "text named pdf", "cut pdf", "pdf without pages", "no bytes", "blanks", "cut docx", "cut png"),
+        *("locked xlsx", "old doc", "dxf", "bytes", "too many bytes"),
+    ],
 )
 def test_what_cannot_be_read_says_why(read: Read, data: bytes, name: str | None, expected: str) -> None:
     assert code(read(data, name)) == expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.documents.errors import Empty, TooLarge, WrongPages
-from engine.documents.pages import Pdf, choose, has_text, parse_ranges
+from engine.documents.pages import Pdf, check_drawn, choose, has_text, parse_ranges
 
 
 def test_ranges_are_sorted_and_joined() -> None:
@@ -25,6 +25,13 @@ def test_what_is_chosen_must_be_there_and_not_be_too_much() -> None:
         choose(None, 101, 100)
     with pytest.raises(Empty):
         choose(None, 0, 100)
+
+
+def test_a_page_of_some_metres_is_not_drawn_unless_it_is_left_out() -> None:
+    pdf = Pdf((0, 0), whole=True, sizes=((612, 792), (8400, 8400)))
+    check_drawn(pdf, [(1, 1)])
+    with pytest.raises(TooLarge, match="Page 2 measures 117 by 117 inches"):
+        check_drawn(pdf, [(1, 2)])
 
 
 def test_only_the_chosen_pages_are_asked_for_their_text() -> None:
