@@ -1,32 +1,23 @@
 """Text encoders of sentence-transformers that give another thing than one dense vector: how they are read.
 
-The modules are the library's own. Weights are read from safetensors only, and no code of the model's own runs. Only
-calls import torch.
+The modules are the library's own. Weights are read from safetensors, or as tensors from a pickle that is allowed; no
+code of the model's own runs. Only calls import torch.
 """
 
 from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalog.modelfolder import module_folders, weight_files
-from engine.checkpoint import Weights, read_weights
+from catalog.modelfolder import weight_files
 from engine.errors import LoadFailed
-from engine.pretrained import ONE_ATTENTION, classified, refuse_random, refuse_unsafe, rescales
+from engine.pretrained import ONE_ATTENTION, classified, folder_weights, refuse_random, refuse_unsafe, rescales
 from engine.text_encoder import TextEncoderAdapter
 from engine.torch_adapter import FLOAT_BYTES
 
 if TYPE_CHECKING:
     import torch
-
-
-def module_weights(folder: Path, float_bytes: int) -> Weights:
-    """The tensors of all modules, by their files' headers."""
-    places = [place for _, place in module_folders(folder)]
-    files = weight_files(folder) + [file for place in places for file in sorted(place.glob("*.safetensors"))]
-    return read_weights(dict.fromkeys(files), float_bytes)
 
 
 class LibraryEncoderAdapter(TextEncoderAdapter):
@@ -45,11 +36,15 @@ class LibraryEncoderAdapter(TextEncoderAdapter):
 
     def weight_bytes(self) -> int:
         """Bytes of the weights of all modules once loaded."""
-        return module_weights(self.files, FLOAT_BYTES[self.dtype]).bytes
+        return folder_weights(self.files, FLOAT_BYTES[self.dtype], pickle=self._pickle).bytes
+
+    @property
+    def _pickle(self) -> bool:
+        return "pickle" in self.spec.source.needs
 
     def read(self) -> torch.nn.Module:
         """The model as the library reads it. Raises LoadFailed."""
-        refuse_unsafe(self.spec.id, self.files, self.foreign)
+        refuse_unsafe(self.spec.id, self.files, self.foreign, pickle=self._pickle)
         try:
             return self._read()
         except LoadFailed:
@@ -70,7 +65,7 @@ class LibraryEncoderAdapter(TextEncoderAdapter):
                 local_files_only=True,
                 trust_remote_code=False,
                 model_kwargs={
-                    "use_safetensors": True,
+                    "use_safetensors": bool(weight_files(self.files)),
                     "dtype": getattr(torch, self.dtype),
                     "attn_implementation": attention,
                 },
@@ -84,7 +79,7 @@ class LibraryEncoderAdapter(TextEncoderAdapter):
             model = build("eager")
         # The library's card refers back to the model: in such a ring the weights outlive the last use of them.
         model.model_card_data.model = None
-        refuse_random(self.spec.id, model, module_weights(self.files, 1))
+        refuse_random(self.spec.id, model, folder_weights(self.files, 1, pickle=self._pickle))
         for part in model.modules():
             config: Any = getattr(part, "config", None)
             if getattr(config, "use_cache", False):

@@ -1,6 +1,7 @@
 """An embedder read from a folder in the layout of sentence-transformers.
 
-Weights are read from safetensors only, and no code of the model's own runs. Only `read_embedder` imports torch.
+Weights are read from safetensors, or as tensors from a pickle that is allowed; no code of the model's own runs. Only
+`read_embedder` and the counting of pickles import torch.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalog.modelfolder import missing_weights, model_root, module_folders, read_modules, weight_files
+from catalog.modelfolder import missing_weights, model_root, module_folders, pickled_files, weight_files
 from catalog.tokenizer import PlainTokenizer
 from engine.checkpoint import Weights, read_weights
 from engine.embedder import Embedder
 from engine.errors import LoadFailed, LoadReason
 from engine.failures import load_failure
 from engine.packing import Layout
+from engine.pickled import file_weights
 
 if TYPE_CHECKING:
     import torch
@@ -40,39 +42,62 @@ _SIGNS = (
 )
 
 
-def folder_weights(folder: Path, float_bytes: int) -> Weights:
-    """The tensors of all modules of a folder, by their headers. Raises LoadFailed for a file that is cut short."""
-    modules = [folder / str(entry.get("path", "")) for entry in read_modules(folder)[1:]]
+def folder_weights(folder: Path, float_bytes: int, *, pickle: bool = False) -> Weights:
+    """The tensors of all modules of a folder, by their headers. Raises LoadFailed for a file that is cut short.
+
+    With `pickle` those count too that are in pickles where there are no others.
+    """
+    modules = [place for _, place in module_folders(folder)]
     files = weight_files(folder) + [file for module in modules for file in sorted(module.glob("*.safetensors"))]
-    return read_weights(dict.fromkeys(files), float_bytes)
+    found = read_weights(dict.fromkeys(files), float_bytes)
+    if pickle:
+        for file in _pickles(folder):
+            more = file_weights(file, float_bytes)
+            found = Weights(found.values + more.values, found.bytes + more.bytes)
+    return found
 
 
-def read_embedder(name: str, folder: Path, device: str, dtype: str, attention: str) -> Embedder:
-    """The embedder of a folder, on a device. Raises LoadFailed with its reason."""
-    refuse_unsafe(name, folder)
-    expected = folder_weights(folder, 1)
+def _pickles(folder: Path) -> list[Path]:
+    """The pickles of modules that have no safetensors."""
+    root = model_root(folder)
+    places = dict.fromkeys((root, *(place for _, place in module_folders(folder))))
+    found: list[Path] = []
+    for place in places:
+        if not any(place.glob("*.safetensors")):
+            found += pickled_files(folder) if place == root else sorted(place.glob("pytorch_model.bin"))
+    return found
+
+
+def read_embedder(name: str, folder: Path, device: str, dtype: str, attention: str, pickle: bool = False) -> Embedder:
+    """The embedder of a folder, on a device; with `pickle` also from pickles. Raises LoadFailed with its reason."""
+    refuse_unsafe(name, folder, pickle=pickle)
+    expected = folder_weights(folder, 1, pickle=pickle)
     try:
         return _read(name, folder, device, dtype, attention, expected)
     except Exception as error:
         raise classified(name, error) from error
 
 
-def refuse_unsafe(name: str, folder: Path, foreign: tuple[str, ...] = ()) -> None:
-    """Raise LoadFailed for a folder that is not whole, or that holds code or pickles. `foreign` types are known."""
-    lacking = missing_weights(folder)
+def refuse_unsafe(name: str, folder: Path, foreign: tuple[str, ...] = (), *, pickle: bool = False) -> None:
+    """Raise LoadFailed for a folder that is not whole, or that holds code or pickles. `foreign` types are known.
+
+    With `pickle` weights may be in one; the libraries read it as tensors alone.
+    """
+    lacking = missing_weights(folder, pickle=pickle)
     if lacking is not None:
         raise LoadFailed(f"{folder} {lacking}. Fetch the model's files again.", LoadReason.NOT_FOUND)
     if not any(any(place.glob(pattern)) for place in (model_root(folder), folder) for pattern in _VOCABULARIES):
         # The library would make one up that knows no word.
         raise LoadFailed(f"{folder} has no tokenizer. Fetch the model's files again.", LoadReason.NOT_FOUND)
-    for kind, place in module_folders(folder):
+    for kind, _ in module_folders(folder):
         if not kind.startswith(_LIBRARY) and kind not in foreign:
             message = f"{name} needs code of its own ({kind}), which is not run. Choose another model."
             raise LoadFailed(message, LoadReason.CONFIG)
-        if (place / "pytorch_model.bin").is_file() and not any(place.glob("*.safetensors")):
-            where = place.relative_to(folder).as_posix()
-            message = f"{name} keeps pickled weights in {where!r}, which are not loaded: convert them."
-            raise LoadFailed(message, LoadReason.CONFIG)
+    pickles = [] if pickle else _pickles(folder)
+    if pickles:
+        where = pickles[0].parent.relative_to(folder).as_posix()
+        message = f"{name} keeps pickled weights in {where!r}, which its YAML does not allow: source.needs: [pickle]."
+        raise LoadFailed(message, LoadReason.CONFIG)
 
 
 def _read(name: str, folder: Path, device: str, dtype: str, attention: str, expected: Weights) -> Embedder:
@@ -91,7 +116,7 @@ def _read(name: str, folder: Path, device: str, dtype: str, attention: str, expe
             local_files_only=True,
             trust_remote_code=False,
             model_kwargs={
-                "use_safetensors": True,
+                "use_safetensors": bool(weight_files(folder)),
                 "dtype": getattr(torch, dtype),
                 "attn_implementation": attention,
             },

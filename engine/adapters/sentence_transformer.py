@@ -95,6 +95,7 @@ class SentenceTransformerAdapter(Adapter):
         self._options = options
         self._facts: EncodeFacts = spec.tasks.encode
         self._files = folder
+        self._pickle = "pickle" in spec.source.needs
         self._embedder: Embedder | None = None
         self._parked: HostCopy | None = None
         self._away = False
@@ -115,7 +116,7 @@ class SentenceTransformerAdapter(Adapter):
         eager = self._options.attention == "eager" or config.get("model_type") in _ONLY_EAGER
         scores = 2 * shape.heads if eager else 0
         values = 7 * shape.hidden + 3 * shape.inner + self.spec.max_length * (1 + scores)
-        weights = folder_weights(self._files, size).bytes
+        weights = folder_weights(self._files, size, pickle=self._pickle).bytes
         if self._options.runtime == "onnx":
             weights = int(weights * _ONNX_SHARE[self._options.precision])
         return Footprint(weights, self._measured or size * values)
@@ -125,7 +126,8 @@ class SentenceTransformerAdapter(Adapter):
         if self._options.runtime == "onnx" and self.device != "cpu":
             message = f"{self.spec.id} is to run in ONNX Runtime, which serves CPUs: leave out 'runtime' on a card."
             raise LoadFailed(message, LoadReason.CONFIG)
-        embedder = read_embedder(self.spec.id, self._files, self.device, self._options.dtype, self._options.attention)
+        options = self._options
+        embedder = read_embedder(self.spec.id, self._files, self.device, options.dtype, options.attention, self._pickle)
         if 0 < embedder.positions < self.spec.max_length:
             message = f"{self.spec.id} reads {embedder.positions} tokens; its YAML says {self.spec.max_length}."
             raise LoadFailed(message, LoadReason.CONFIG)
