@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import orjson
 import pytest
 
 from catalog.loader import Catalog
@@ -36,9 +37,11 @@ def reader(adapter: DoclingAdapter) -> Read:
 
 
 def data_of(outcome: Outcome) -> Any:
-    """The data of a document that was read."""
+    """The data of a document that was read, which every answer and the database can hold."""
     assert isinstance(outcome, Output), repr(outcome)
-    return outcome.fields["data"]
+    data = outcome.fields["data"]
+    assert orjson.loads(orjson.dumps(data)) == data
+    return data
 
 
 def codes(data: Any) -> list[str]:
