@@ -17,6 +17,7 @@ from engine.checkpoint import Shape, read_shape, read_weights
 from engine.errors import LoadFailed, LoadReason, OutOfMemory
 from engine.failures import load_failure, out_of_memory
 from engine.hostcopy import HostCopy
+from engine.pickled import folder_weights
 from engine.types import Footprint
 
 if TYPE_CHECKING:
@@ -75,7 +76,10 @@ class TorchAdapter(Adapter):
 
     def weight_bytes(self) -> int:
         """Bytes of the weights once loaded; of the files' headers, without reading a tensor."""
-        return read_weights(weight_files(self.files), FLOAT_BYTES[self.dtype]).bytes
+        size, files = FLOAT_BYTES[self.dtype], weight_files(self.files)
+        if not files and "pickle" in self.spec.source.needs:
+            return folder_weights(self.spec, self.files, size).bytes
+        return read_weights(files, size).bytes
 
     def shape(self) -> Shape:
         """The sizes in the model's config."""

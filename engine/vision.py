@@ -1,7 +1,8 @@
 """What the families of models that see have in common: how a folder is read, and one picture for each item.
 
 Image processors are those that the library has for Pillow, called by name: its automatic choice asks for torchvision,
-and gives slightly other pixels. Weights are read from safetensors only, and no code that comes with a model is run.
+and gives slightly other pixels. Weights are read from safetensors, or as tensors from a pickle where a model's YAML
+needs one; no code that comes with a model is run.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from catalog.modelfolder import missing_weights, read_json
 from catalog.tokenizer import PlainTokenizer, Tokens
 from engine.checkpoint import Shape, read_shape
 from engine.errors import LoadFailed, LoadReason
+from engine.pickled import pickled_file
 from engine.pretrained import classified
 from engine.torch_adapter import TorchAdapter
 from engine.types import Footprint
@@ -37,7 +39,7 @@ class VisionAdapter(TorchAdapter):
 
     def read(self) -> torch.nn.Module:
         """As `read_parts`. Raises LoadFailed with its reason."""
-        lacking = missing_weights(self.files)
+        lacking = missing_weights(self.files, pickle="pickle" in self.spec.source.needs)
         if lacking is not None:
             raise LoadFailed(f"{self.files} {lacking}. Fetch the model's files again.", LoadReason.NOT_FOUND)
         from transformers.utils.logging import disable_progress_bar
@@ -59,7 +61,7 @@ class VisionAdapter(TorchAdapter):
             self.files,
             local_files_only=True,
             trust_remote_code=False,
-            use_safetensors=True,
+            use_safetensors=pickled_file(self.spec, self.files) is None,
             dtype=getattr(torch, self.dtype),
             output_loading_info=True,
         )
