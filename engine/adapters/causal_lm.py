@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import ItemRejected
-from engine.generation.adapter import GenerationAdapter, GenerationOptions, Prompt, options_of, plain_words
+from engine.generation.adapter import GenerationAdapter, GenerationOptions, plain_words
 from engine.generation.chat import Chat, conversation, flattened
+from engine.generation.sequences import Prompt, options_of
 from engine.readings import text_of
 from engine.types import Entry
 

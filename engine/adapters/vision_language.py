@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.options.generate import GenerateOptions
 from engine.errors import ItemRejected
-from engine.generation.adapter import GenerationAdapter, GenerationOptions, Prompt, options_of, plain_words
+from engine.generation.adapter import GenerationAdapter, GenerationOptions, plain_words
 from engine.generation.chat import Chat, GuardedTokenizer, Rendered, conversation
+from engine.generation.sequences import Prompt, options_of
 from engine.images import decode
 from engine.readings import text_of
 from engine.types import Entry

@@ -6,32 +6,33 @@ A family says how its library reads a folder and an item (`read_parts`, `prompt_
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from catalog.modelfolder import missing_weights, read_json, weight_files
-from catalog.options.generate import GenerateOptions
 from catalog.schema import Spec
 from engine.adapters.base import LoadOptions, Part, StepAdapter, TokenSequence
 from engine.checkpoint import read_weights
 from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, NotFinite, TextTooLong
-from engine.generation.grammars import Grammars, Lock
-from engine.generation.lora import Lora, Loras, slot_bytes
+from engine.generation.grammars import Grammars
+from engine.generation.lora import Loras, slot_bytes
+from engine.generation.sequences import GeneratedSequence, Prompt, options_of, own_sequence
 from engine.generation.telling import Telling
 from engine.generation.vocabulary import Vocabulary
 from engine.pretrained import classified
+from engine.runner import of_item
 from engine.torch_adapter import FLOAT_BYTES, TorchAdapter, TorchOptions, module_bytes
 from engine.types import Entry, Footprint, Outcome, Output
 
 if TYPE_CHECKING:
     import torch
 
-    from engine.generation.decoding import Decoder, Memory
-    from engine.generation.sampling import Sampler
+    from engine.generation.decoding import Decoder, Feed
 
 
 class GenerationOptions(TorchOptions):
@@ -42,47 +43,6 @@ class GenerationOptions(TorchOptions):
 
     lora_slots: Annotated[int, Field(ge=1, le=64)] = 4
     lora_rank: Annotated[int, Field(ge=1, le=1024)] = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A prompt's tokens, and what else the model reads with them, such as an image's pixels."""
-
-    ids: list[int]
-    beside: Mapping[str, Any] = field(default_factory=dict)
-
-
-class GeneratedSequence(TokenSequence):
-    """One item that is being generated."""
-
-    def __init__(
-        self,
-        entry: Entry,
-        prompt: Prompt,
-        most: int,
-        *,
-        memory: Memory,
-        sampler: Sampler,
-        telling: Telling,
-        lock: Lock | None,
-        read_lora: Lora | None,
-    ) -> None:
-        super().__init__(entry, len(prompt.ids), most)
-        self.prompted = prompt
-        self.memory: Memory | None = memory
-        self.sampler = sampler
-        self.telling = telling
-        self.lock = lock
-        self.read_lora = read_lora
-        self.fed = 0
-        self.last = -1
-        self.logprobs: list[dict[str, Any]] = []
-        self.in_slot = False
-
-    @property
-    def options(self) -> GenerateOptions:
-        """Its job's options."""
-        return options_of(self.entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,24 +217,21 @@ class GenerationAdapter(TorchAdapter, StepAdapter):
 
     def step(self, parts: Sequence[Part]) -> Sequence[Outcome | None]:
         """One pass for all whose LoRA is the same; the tokens that come out of it are chosen one by one."""
-        outcomes: list[Outcome | None] = [None] * len(parts)
-        by_lora: dict[str | None, list[int]] = {}
-        for place, part in enumerate(parts):
-            sequence = _own(part.sequence)
+        own = [own_sequence(part.sequence) for part in parts]
+        by_lora: dict[str | None, list[Part]] = {}
+        for part, sequence in zip(parts, own, strict=True):
             try:
-                if self._seated(sequence):
-                    by_lora.setdefault(sequence.options.lora, []).append(place)
+                if sequence.outcome is None and self._seated(sequence):
+                    by_lora.setdefault(sequence.options.lora, []).append(part)
             except LoadFailed as error:
-                outcomes[place] = error
-        for name, places in by_lora.items():
-            stepped = self.within_memory("a step", lambda n=name, p=places: self._pass(n, [parts[i] for i in p]))  # type: ignore[misc]  # bound now
-            for place, outcome in zip(places, stepped, strict=True):
-                outcomes[place] = outcome
-        return outcomes
+                sequence.outcome = error
+        for name, some in by_lora.items():
+            self.within_memory("a step", partial(self._passes, name, some))
+        return [sequence.outcome for sequence in own]
 
     def leave(self, sequence: TokenSequence) -> None:
         """Give back its cache and its part in a LoRA slot."""
-        own = _own(sequence)
+        own = own_sequence(sequence)
         own.memory = None
         if own.in_slot and self._loaded is not None and own.options.lora is not None:
             own.in_slot = False
@@ -290,70 +247,57 @@ class GenerationAdapter(TorchAdapter, StepAdapter):
             sequence.read_lora = None
         return sequence.in_slot
 
-    def _pass(self, lora: str | None, parts: Sequence[Part]) -> list[Outcome | None]:
+    def _passes(self, lora: str | None, parts: Sequence[Part]) -> None:
+        """All in one pass, but for those that have to be alone: each is whole after its own."""
         import torch
-
-        from engine.generation.decoding import Feed
 
         self.ready()
         decoder = self.loaded.decoder
-        feeds: list[Feed] = []
-        fed: list[GeneratedSequence] = []
+        together: list[tuple[Part, Feed]] = []
+        alone: list[tuple[Part, Feed]] = []
         for part in parts:
-            sequence = _own(part.sequence)
-            if part.read > sequence.unread or (not part.read and sequence.unread):
-                raise ValueError("a step that reads what is not there, or makes before all is read")
-            if sequence.memory is None:
-                raise ValueError("a step of a sequence that has left")
-            begin, end = sequence.fed, sequence.read + part.read
-            if not part.read:
-                feeds.append(Feed(sequence.memory, [sequence.last]))
-            elif end < sequence.prompt and (decoder.whole or sequence.prompted.beside):
-                # All of it is computed with the last part.
-                continue
+            feed = own_sequence(part.sequence).feed(part, whole=decoder.whole)
+            if feed is None:
+                part.sequence.read += part.read
+            elif decoder.whole or feed.beside:
+                alone.append((part, feed))
             else:
-                ids, beside = sequence.prompted.ids[begin:end], sequence.prompted.beside
-                feeds.append(Feed(sequence.memory, ids, wanted=end == sequence.prompt, beside=beside))
-            fed.append(sequence)
+                together.append((part, feed))
         with torch.inference_mode():
             self.loaded.loras.use(lora)
-            logits = decoder.feed(feeds) if feeds else []
-            chosen = self._choose(fed, logits)
-        outcomes: list[Outcome | None] = []
-        for part in parts:
-            sequence = _own(part.sequence)
-            sequence.read += part.read
-            if sequence in fed and part.read:
-                sequence.fed = sequence.read
-            outcomes.append(chosen.get(id(sequence)))
-        return outcomes
+            for some in (*([together] if together else []), *([one] for one in alone)):
+                self._pass(some)
 
-    def _choose(
-        self, sequences: Sequence[GeneratedSequence], logits: Sequence[torch.Tensor | None]
-    ) -> dict[int, Outcome]:
-        """A new token for each that has logits; the outcomes of those that end here, by the sequence's id."""
+    def _pass(self, fed: Sequence[tuple[Part, Feed]]) -> None:
+        """One forward pass and what it makes. Where it fails, its sequences are as they were."""
         import torch
 
-        found: dict[int, Outcome] = {}
-        due = [(own, row) for own, row in zip(sequences, logits, strict=True) if row is not None]
-        if not due:
-            return found
-        rows = torch.stack([row for _, row in due])
-        sound = (rows.max(dim=-1).values.isfinite() & ~rows.isnan().any(dim=-1)).tolist()
-        likeliest = rows.argmax(dim=-1).tolist()
+        before = [feed.memory.length for _, feed in fed]
+        try:
+            logits = self.loaded.decoder.feed([feed for _, feed in fed])
+            due = [
+                (own_sequence(part.sequence), row)
+                for (part, _), row in zip(fed, logits, strict=True)
+                if row is not None
+            ]
+            rows = torch.stack([row for _, row in due]) if due else torch.empty((0, 1))
+            sound = (rows.max(dim=-1).values.isfinite() & ~rows.isnan().any(dim=-1)).tolist()
+            likeliest = rows.argmax(dim=-1).tolist()
+        except BaseException:
+            for (_, feed), length in zip(fed, before, strict=True):
+                feed.memory.back(length)
+            raise
+        for part, _ in fed:
+            own_sequence(part.sequence).took(part)
         for (sequence, row), whole, likely in zip(due, sound, likeliest, strict=True):
             if not whole:
-                found[id(sequence)] = NotFinite("The model gave no finite number for the next token.")
+                sequence.outcome = NotFinite("The model gave no finite number for the next token.")
                 continue
             try:
                 token, complete = self._next(sequence, row, likely)
-            except ItemRejected as error:
-                found[id(sequence)] = error
-                continue
-            outcome = self._advance(sequence, token, complete=complete)
-            if outcome is not None:
-                found[id(sequence)] = outcome
-        return found
+                sequence.outcome = self._advance(sequence, token, complete=complete)
+            except Exception as error:  # noqa: BLE001 - what goes wrong in choosing is this sequence's alone
+                sequence.outcome = of_item(error, self.spec.id)
 
     def _next(self, sequence: GeneratedSequence, row: torch.Tensor, likely: int) -> tuple[int, bool]:
         """The next token, and whether its grammar ends with it."""
@@ -374,7 +318,7 @@ class GenerationAdapter(TorchAdapter, StepAdapter):
 
     def _advance(self, sequence: GeneratedSequence, token: int, *, complete: bool) -> Output | None:
         sequence.made += 1
-        sequence.last = token
+        sequence.tokens.append(token)
         ended = token in self.loaded.vocabulary.ends
         stopped = (not ended and sequence.telling.add(token)) or ended or complete
         if not stopped and sequence.made < sequence.most:
@@ -397,14 +341,6 @@ class GenerationAdapter(TorchAdapter, StepAdapter):
         return self._slot_bytes() * min(self._lora_options.lora_slots, len(self.spec.loras))
 
 
-def options_of(entry: Entry) -> GenerateOptions:
-    """The options of an item's job."""
-    found = entry.work.options
-    if not isinstance(found, GenerateOptions):
-        raise TypeError(f"{type(found).__name__} are not options of generate")
-    return found
-
-
 def end_tokens(model: Any, tokenizer: Any) -> list[int]:
     """The tokens that end a text: those of the generation config, else the tokenizer's own. Raises LoadFailed."""
     found = getattr(model.generation_config, "eos_token_id", None)
@@ -419,9 +355,3 @@ def plain_words(tokenizer: Any) -> list[int]:
     """Ids of tokens that are no control tokens: what a trial's texts are made of."""
     added = tokenizer.backend_tokenizer.get_added_tokens_decoder()
     return [index for index in range(tokenizer.backend_tokenizer.get_vocab_size()) if index not in added]
-
-
-def _own(sequence: TokenSequence) -> GeneratedSequence:
-    if not isinstance(sequence, GeneratedSequence):
-        raise TypeError("not a sequence of this family")
-    return sequence

@@ -36,6 +36,13 @@ class Memory:
     length: int = 0
     shift: int = 0
 
+    def back(self, length: int) -> None:
+        """After a pass that failed: with so many tokens again. What the library keeps cannot go back, and is lost."""
+        if self.past is None:
+            self.length = self.cache.length = length
+        else:
+            self.past, self.length, self.shift = None, 0, 0
+
 
 @dataclass(frozen=True, slots=True)
 class Feed:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from engine.generation.vocabulary import Vocabulary
@@ -7,7 +9,7 @@ from tests.small.chatting import chatting
 
 
 def test_byte_level_tokens_are_the_bytes_of_their_text() -> None:
-    tokenizer = chatting().backend_tokenizer
+    tokenizer: Any = chatting().backend_tokenizer
     vocabulary = Vocabulary(tokenizer, tokenizer.get_vocab_size(), [4])
     text = "Zwei Vögel 🦉, naïve\n\t\x00<b>"
     ids = tokenizer.encode(text, add_special_tokens=False).ids
@@ -27,7 +29,7 @@ def test_sentence_pieces_have_blanks_and_bytes() -> None:
 
 
 def test_what_a_grammar_is_matched_against_has_the_same_tokens() -> None:
-    tokenizer = chatting().backend_tokenizer
+    tokenizer: Any = chatting().backend_tokenizer
     end = tokenizer.token_to_id("<|im_end|>")
     matched = Vocabulary(tokenizer, tokenizer.get_vocab_size() + 7, [end]).matched
     ids = tokenizer.encode(" an öwl", add_special_tokens=False).ids
