@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def expected(source: LoraSource) -> str:
     turns = [{"role": "user", "content": TEXT}]
     ids = tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_tensors="pt", return_dict=True)
     made = model.generate(**ids, max_new_tokens=16, do_sample=False)[0, ids["input_ids"].shape[1] :]
-    return str(tokenizer.decode(made, skip_special_tokens=True)).rstrip("\ufffd")
+    return re.sub("\ufffd{1,3}$", "", str(tokenizer.decode(made, skip_special_tokens=True)))
 
 
 def test_each_adapter_answers_as_pefts_own_and_side_by_side(sources: dict[str, LoraSource]) -> None:
