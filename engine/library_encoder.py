@@ -1,7 +1,7 @@
 """Text encoders of sentence-transformers that give another thing than one dense vector: how they are read.
 
-The modules are the library's own. Weights are read from safetensors, or as tensors from a pickle that is allowed; no
-code of the model's own runs. Only calls import torch.
+The modules are the library's own. Weights are read from safetensors, or as tensors from a pickle that is allowed; code
+of the model's own runs only where that is allowed. Only calls import torch.
 """
 
 from __future__ import annotations
@@ -42,9 +42,13 @@ class LibraryEncoderAdapter(TextEncoderAdapter):
     def _pickle(self) -> bool:
         return "pickle" in self.spec.source.needs
 
+    @property
+    def _code(self) -> bool:
+        return "code" in self.spec.source.needs
+
     def read(self) -> torch.nn.Module:
         """The model as the library reads it. Raises LoadFailed."""
-        refuse_unsafe(self.spec.id, self.files, self.foreign, pickle=self._pickle)
+        refuse_unsafe(self.spec.id, self.files, self.foreign, pickle=self._pickle, code=self._code)
         try:
             return self._read()
         except LoadFailed:
@@ -63,7 +67,7 @@ class LibraryEncoderAdapter(TextEncoderAdapter):
                 str(self.files),
                 device="cpu",
                 local_files_only=True,
-                trust_remote_code=False,
+                trust_remote_code=self._code,
                 model_kwargs={
                     "use_safetensors": bool(weight_files(self.files)),
                     "dtype": getattr(torch, self.dtype),

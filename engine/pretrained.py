@@ -7,6 +7,7 @@ Weights are read from safetensors, or as tensors from a pickle that is allowed; 
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,11 @@ ONE_ATTENTION = "does not support an attention implementation"
 """What the library says of an architecture that brings its own attention and knows no other, such as MPNet."""
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 _SIGNS = (
-    ("trust_remote_code", LoadReason.CONFIG, "needs code of its own, which is not run: choose another model."),
+    (
+        "trust_remote_code",
+        LoadReason.CONFIG,
+        "needs code of its own, which its YAML does not allow: source.needs: [code].",
+    ),
     (
         "does not recognize this architecture",
         LoadReason.DEPENDENCY,
@@ -68,20 +73,28 @@ def _pickles(folder: Path) -> list[Path]:
     return found
 
 
-def read_embedder(name: str, folder: Path, device: str, dtype: str, attention: str, pickle: bool = False) -> Embedder:
-    """The embedder of a folder, on a device; with `pickle` also from pickles. Raises LoadFailed with its reason."""
-    refuse_unsafe(name, folder, pickle=pickle)
+def read_embedder(
+    name: str, folder: Path, device: str, dtype: str, attention: str, needs: Collection[str] = ()
+) -> Embedder:
+    """The embedder of a folder, on a device. Raises LoadFailed with its reason.
+
+    `needs` says whether it may be read from a `pickle`, and whether `code` that comes with it may run.
+    """
+    pickle, code = "pickle" in needs, "code" in needs
+    refuse_unsafe(name, folder, pickle=pickle, code=code)
     expected = folder_weights(folder, 1, pickle=pickle)
     try:
-        return _read(name, folder, device, dtype, attention, expected)
+        return _read(name, folder, device, dtype, attention, expected, code=code)
     except Exception as error:
         raise classified(name, error) from error
 
 
-def refuse_unsafe(name: str, folder: Path, foreign: tuple[str, ...] = (), *, pickle: bool = False) -> None:
+def refuse_unsafe(
+    name: str, folder: Path, foreign: tuple[str, ...] = (), *, pickle: bool = False, code: bool = False
+) -> None:
     """Raise LoadFailed for a folder that is not whole, or that holds code or pickles. `foreign` types are known.
 
-    With `pickle` weights may be in one; the libraries read it as tensors alone.
+    With `pickle` weights may be in one; the libraries read it as tensors alone. With `code` there may be some.
     """
     lacking = missing_weights(folder, pickle=pickle)
     if lacking is not None:
@@ -90,7 +103,7 @@ def refuse_unsafe(name: str, folder: Path, foreign: tuple[str, ...] = (), *, pic
         # The library would make one up that knows no word.
         raise LoadFailed(f"{folder} has no tokenizer. Fetch the model's files again.", LoadReason.NOT_FOUND)
     for kind, _ in module_folders(folder):
-        if not kind.startswith(_LIBRARY) and kind not in foreign:
+        if not code and not kind.startswith(_LIBRARY) and kind not in foreign:
             message = f"{name} needs code of its own ({kind}), which is not run. Choose another model."
             raise LoadFailed(message, LoadReason.CONFIG)
     pickles = [] if pickle else _pickles(folder)
@@ -100,7 +113,9 @@ def refuse_unsafe(name: str, folder: Path, foreign: tuple[str, ...] = (), *, pic
         raise LoadFailed(message, LoadReason.CONFIG)
 
 
-def _read(name: str, folder: Path, device: str, dtype: str, attention: str, expected: Weights) -> Embedder:
+def _read(
+    name: str, folder: Path, device: str, dtype: str, attention: str, expected: Weights, *, code: bool
+) -> Embedder:
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Normalize, Transformer
@@ -114,7 +129,7 @@ def _read(name: str, folder: Path, device: str, dtype: str, attention: str, expe
             str(folder),
             device=device,
             local_files_only=True,
-            trust_remote_code=False,
+            trust_remote_code=code,
             model_kwargs={
                 "use_safetensors": bool(weight_files(folder)),
                 "dtype": getattr(torch, dtype),

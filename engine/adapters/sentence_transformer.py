@@ -127,7 +127,8 @@ class SentenceTransformerAdapter(Adapter):
             message = f"{self.spec.id} is to run in ONNX Runtime, which serves CPUs: leave out 'runtime' on a card."
             raise LoadFailed(message, LoadReason.CONFIG)
         options = self._options
-        embedder = read_embedder(self.spec.id, self._files, self.device, options.dtype, options.attention, self._pickle)
+        needs = self.spec.source.needs
+        embedder = read_embedder(self.spec.id, self._files, self.device, options.dtype, options.attention, needs)
         if 0 < embedder.positions < self.spec.max_length:
             message = f"{self.spec.id} reads {embedder.positions} tokens; its YAML says {self.spec.max_length}."
             raise LoadFailed(message, LoadReason.CONFIG)

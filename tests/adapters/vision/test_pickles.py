@@ -38,7 +38,7 @@ def adapter(place: Path, *needs: str) -> VisionTextAdapter:
             "id": "random/clip",
             "family": "vision_text",
             "source": Source.model_validate({"path": str(place), "needs": needs}),
-            "tasks": Tasks(encode=EncodeFacts(dims=64)),
+            "tasks": Tasks(encode=EncodeFacts(dims=48)),
             "inputs": ("text", "image"),
             "parameters": 300_000,
             "max_length": 32,
