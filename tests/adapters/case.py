@@ -15,6 +15,8 @@ from catalog.terms import Verb
 from engine.types import Output
 
 Payload = dict[str, Any]
+Answers = Callable[[Sequence[Payload]], Sequence[Any]]
+"""The library's own answers to items, by a model that it has loaded."""
 
 DTYPES = {"float32": "<f4", "float16": "<f2", "int8": "i1", "uint8": "u1", "binary": "i1", "ubinary": "u1"}
 
@@ -41,8 +43,9 @@ class Case:
 
     `model` gives a small model that can be had offline, and where its files are. `items` are payloads of mixed lengths
     whose answers differ. `options` are as a caller sends them. `bad` are payloads that must fail alone, with an error
-    of their own. `reference` gives the library's own answers on the same files, in the form that `found` makes of an
-    output; None only where the family has no library of its own, and then `why_no_reference` says so. Numbers are
+    of their own. `reference` loads the same files with the model's own library, on a device, and gives what answers
+    items by the library's public calls and in its own batches, in the form that `found` makes of an output; None only
+    where the family has no library of its own, and then `why_no_reference` says so. Numbers are
     compared within `tolerance`, all else exactly.
     """
 
@@ -53,7 +56,7 @@ class Case:
     load: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     bad: Sequence[Payload] = ({},)
-    reference: Callable[[Path | None, Sequence[Payload], str], Sequence[Any]] | None = None
+    reference: Callable[[Path | None, str], Answers] | None = None
     why_no_reference: str = ""
     found: Callable[[Output], Any] = plain
     tolerance: float = 1e-4

@@ -71,7 +71,7 @@ def test_answers_equal_the_librarys_own_call(adapter: Adapter, case: Case, devic
     if case.reference is None:
         pytest.skip(case.why_no_reference)
     items = case.items()
-    expected = case.reference(adapter.folder, items, device)
+    expected = case.reference(adapter.folder, device)(items)
     got = [case.found(output) for output in outputs(answers(adapter, case, items))]
     assert len(got) == len(expected)
     for index, (one, other) in enumerate(zip(got, expected, strict=True)):

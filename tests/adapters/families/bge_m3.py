@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from catalog.schema import Spec
 from catalog.terms import Verb
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.small import folder
 
 TEXTS = [
@@ -90,17 +90,25 @@ class Formulas:
         }
 
 
-def everything(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def everything(folder: Path | None, device: str) -> Answers:
     formulas = Formulas(folder, device)
-    return [formulas.outputs(item["text"]) for item in items]
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        return [formulas.outputs(item["text"]) for item in items]
+
+    return answers
 
 
 def weighted(weights: Mapping[str, float]) -> Any:
-    def reference(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+    def reference(folder: Path | None, device: str) -> Answers:
         formulas = Formulas(folder, device)
-        found = [formulas.scores(item["query"]["text"], item["text"]) for item in items]
-        total = sum(weights.values())
-        return [{"score": sum(weights[mode] * one[mode] for mode in weights) / total} for one in found]
+
+        def answers(items: Sequence[Payload]) -> list[Any]:
+            found = [formulas.scores(item["query"]["text"], item["text"]) for item in items]
+            total = sum(weights.values())
+            return [{"score": sum(weights[mode] * one[mode] for mode in weights) / total} for one in found]
+
+        return answers
 
     return reference
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from catalog.schema import GenerateFacts, Spec, Tasks
 from catalog.terms import Verb
 from engine.types import Output
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.small import folder
 
 NEW = 12
@@ -59,31 +60,37 @@ def texts() -> list[Payload]:
     return [{"text": text} for text in TEXTS]
 
 
-def reference(
-    where: Path | None, items: Sequence[Payload], device: str, *, raw: bool = False, **options: Any
-) -> list[Any]:
+def reference(where: Path | None, device: str, *, raw: bool = False, **options: Any) -> Answers:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     auto: Any = AutoModelForCausalLM
     library = auto.from_pretrained(where).eval().to(device)
     tokenizer: Any = AutoTokenizer.from_pretrained(str(where))
-    found = []
-    for item in items:
-        turns = [
-            {"role": turn["role"], "content": _flat(turn["content"])}
-            for turn in item.get("messages", [{"role": "user", "content": item.get("text")}])
-        ]
-        ids = (
-            tokenizer(item["text"], return_tensors="pt")
-            if raw
-            else tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_tensors="pt", return_dict=True)
-        ).to(device)
-        made = library.generate(**ids, do_sample=False, max_new_tokens=NEW, **options)[0, ids["input_ids"].shape[1] :]
-        ended = made[-1] == library.generation_config.eos_token_id
-        text = str(tokenizer.decode(made, skip_special_tokens=True))
-        # A character of which the last token has only the beginning is left out.
-        found.append({"text": text.rstrip("\ufffd"), "finish_reason": "stop" if ended else "length"})
-    return found
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        found = []
+        for item in items:
+            turns = [
+                {"role": turn["role"], "content": _flat(turn["content"])}
+                for turn in item.get("messages", [{"role": "user", "content": item.get("text")}])
+            ]
+            ids = (
+                tokenizer(item["text"], return_tensors="pt")
+                if raw
+                else tokenizer.apply_chat_template(
+                    turns, add_generation_prompt=True, return_tensors="pt", return_dict=True
+                )
+            ).to(device)
+            made = library.generate(**ids, do_sample=False, max_new_tokens=NEW, **options)[
+                0, ids["input_ids"].shape[1] :
+            ]
+            ended = made[-1] == library.generation_config.eos_token_id
+            text = str(tokenizer.decode(made, skip_special_tokens=True))
+            # A character of which the last token has only the beginning is left out.
+            found.append({"text": re.sub("\ufffd{1,3}$", "", text), "finish_reason": "stop" if ended else "length"})
+        return found
+
+    return answers
 
 
 def _flat(content: Any) -> str:

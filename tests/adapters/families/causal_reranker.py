@@ -10,7 +10,7 @@ import torch
 
 from catalog.schema import ScoreFacts, Source, Spec, Tasks
 from catalog.terms import Verb
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.small import folder
 
 LONGEST = 400
@@ -58,7 +58,7 @@ def asked(folder: Path | None) -> tuple[Any, Any, Callable[[str], list[int]]]:
     return tokenizer, decoder, plain
 
 
-def chat(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def chat(folder: Path | None, device: str) -> Answers:
     """By the card of Qwen3-Reranker: the share of "yes" in the softmax of the last token's two logits."""
     tokenizer, decoder, plain = asked(folder)
     before = tokenizer.encode(
@@ -68,21 +68,25 @@ def chat(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any
     )
     after = tokenizer.encode("<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n", add_special_tokens=False)
     pair = [tokenizer.convert_tokens_to_ids(word) for word in ("no", "yes")]
-    found = []
-    for item in items:
-        body = plain(
-            "<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n"
-            f"<Query>: {item['query']['text']}\n<Document>: {item['text']}"
-        )
-        ids = before + body[: LONGEST - len(before) - len(after)] + after
-        with torch.no_grad():
-            logits = decoder(torch.tensor([ids])).logits[0, -1, pair]
-        share = torch.log_softmax(logits, dim=0)[1].exp()
-        found.append({"score": float(share), "raw_score": float(logits[1] - logits[0])})
-    return found
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        found = []
+        for item in items:
+            body = plain(
+                "<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n"
+                f"<Query>: {item['query']['text']}\n<Document>: {item['text']}"
+            )
+            ids = before + body[: LONGEST - len(before) - len(after)] + after
+            with torch.no_grad():
+                logits = decoder(torch.tensor([ids])).logits[0, -1, pair]
+            share = torch.log_softmax(logits, dim=0)[1].exp()
+            found.append({"score": float(share), "raw_score": float(logits[1] - logits[0])})
+        return found
+
+    return answers
 
 
-def passage(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def passage(folder: Path | None, device: str) -> Answers:
     """By the card of bge-reranker-v2-gemma: the logit of "Yes" after query, passage and question."""
     tokenizer, decoder, plain = asked(folder)
     question = plain(
@@ -91,20 +95,24 @@ def passage(folder: Path | None, items: Sequence[Payload], device: str) -> list[
     )
     line = plain("\n")
     most = LONGEST - len(line) - len(question)
-    found = []
-    for item in items:
-        query = [tokenizer.bos_token_id, *plain(f"A: {item['query']['text']}")[: most * 3 // 4]]
-        text = [*line, *plain(f"B: {item['text']}")]
-        ids = query + text[: most - len(query)] + line + question
-        with torch.no_grad():
-            logit = float(decoder(torch.tensor([ids])).logits[0, -1, tokenizer.convert_tokens_to_ids("Yes")])
-        found.append({"score": logit, "raw_score": logit})
-    return found
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        found = []
+        for item in items:
+            query = [tokenizer.bos_token_id, *plain(f"A: {item['query']['text']}")[: most * 3 // 4]]
+            text = [*line, *plain(f"B: {item['text']}")]
+            ids = query + text[: most - len(query)] + line + question
+            with torch.no_grad():
+                logit = float(decoder(torch.tensor([ids])).logits[0, -1, tokenizer.convert_tokens_to_ids("Yes")])
+            found.append({"score": logit, "raw_score": logit})
+        return found
+
+    return answers
 
 
-def classifier(_: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def classifier(_: Path | None, device: str) -> Answers:
     """The decoder that the classifier was made of says what its scores are."""
-    return chat(folder("qwen3_reranker"), items, device)
+    return chat(folder("qwen3_reranker"), device)
 
 
 BAD: tuple[Payload, ...] = (

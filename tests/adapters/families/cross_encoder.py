@@ -8,7 +8,7 @@ from typing import Any
 
 from catalog.schema import ScoreFacts, Source, Spec, Tasks
 from catalog.terms import Verb
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.small import folder
 
 QUERIES = ("where do ships go", "Kündigungsfrist?", "日本語")
@@ -46,17 +46,21 @@ def items() -> list[Payload]:
     return [{"text": text, "query": {"text": QUERIES[i % 3]}} for i, text in enumerate(TEXTS)]
 
 
-def reference(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def reference(folder: Path | None, device: str) -> Answers:
     from sentence_transformers import CrossEncoder
     from torch.nn import Identity
 
     library = CrossEncoder(str(folder), device=device, local_files_only=True, max_length=128)
     # The library reads literals of control tokens as those tokens unless it is told not to.
     library.tokenizer.split_special_tokens = True
-    pairs = [(item["query"]["text"], item["text"]) for item in items]
-    scores = library.predict(pairs, batch_size=4)
-    raw = library.predict(pairs, batch_size=4, activation_fn=Identity())
-    return [{"score": float(one), "raw_score": float(other)} for one, other in zip(scores, raw, strict=True)]
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        pairs = [(item["query"]["text"], item["text"]) for item in items]
+        scores = library.predict(pairs)
+        raw = library.predict(pairs, activation_fn=Identity())
+        return [{"score": float(one), "raw_score": float(other)} for one, other in zip(scores, raw, strict=True)]
+
+    return answers
 
 
 BAD: tuple[Payload, ...] = (

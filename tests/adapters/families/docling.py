@@ -11,7 +11,7 @@ from catalog.loader import Catalog
 from catalog.schema import Spec
 from catalog.terms import Verb
 from engine.types import Output
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.adapters.docling import files
 
 
@@ -32,7 +32,7 @@ def items() -> list[Payload]:
     return [{"document": {"data": data, "name": name}} for name, data in documents.items()]
 
 
-def reference(folder: Path | None, payloads: Sequence[Payload], device: str) -> list[Any]:
+def reference(folder: Path | None, device: str) -> Answers:
     from docling.datamodel.base_models import DocumentStream, InputFormat
     from docling.datamodel.pipeline_options import NativePdfPipelineOptions
     from docling.document_converter import DocumentConverter, PdfFormatOption
@@ -41,12 +41,18 @@ def reference(folder: Path | None, payloads: Sequence[Payload], device: str) -> 
     lines = NativePdfPipelineOptions(generate_page_images=False)
     pdf = PdfFormatOption(pipeline_cls=NativePdfPipeline, pipeline_options=lines)
     converter = DocumentConverter(format_options={InputFormat.PDF: pdf})
-    found = []
-    for payload in payloads:
-        document = payload["document"]
-        done = converter.convert(DocumentStream(name=document["name"], stream=BytesIO(document["data"])))
-        found.append((done.document.export_to_markdown(), done.document.export_to_text(), len(done.document.tables)))
-    return found
+
+    def answers(payloads: Sequence[Payload]) -> list[Any]:
+        found = []
+        for payload in payloads:
+            document = payload["document"]
+            done = converter.convert(DocumentStream(name=document["name"], stream=BytesIO(document["data"])))
+            found.append(
+                (done.document.export_to_markdown(), done.document.export_to_text(), len(done.document.tables))
+            )
+        return found
+
+    return answers
 
 
 def read(output: Output) -> Any:

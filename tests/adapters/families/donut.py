@@ -10,7 +10,7 @@ from typing import Any
 from catalog.schema import ExtractFacts, ExtractKind, Spec, Tasks
 from catalog.terms import Verb
 from engine.types import Output
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.small import folder
 
 
@@ -43,7 +43,7 @@ def items() -> list[Payload]:
     return [{"images": [{"data": picture(number)}]} for number in range(4)]
 
 
-def reference(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def reference(folder: Path | None, device: str) -> Answers:
     from PIL import Image
     from transformers import AutoTokenizer, DonutImageProcessorPil, VisionEncoderDecoderModel
 
@@ -52,13 +52,17 @@ def reference(folder: Path | None, items: Sequence[Payload], device: str) -> lis
     library: Any = VisionEncoderDecoderModel.from_pretrained(folder)
     library.to(device)
     begun = words("<s_receipt>", add_special_tokens=False, return_tensors="pt").input_ids.to(device)
-    found = []
-    for item in items:
-        image = Image.open(io.BytesIO(item["images"][0]["data"])).convert("RGB")
-        pixels = images(image, return_tensors="pt").pixel_values.to(device)
-        ids = library.generate(pixel_values=pixels, decoder_input_ids=begun, max_new_tokens=12, do_sample=False)
-        found.append(str(words.decode(ids[0, begun.shape[1] :], skip_special_tokens=True)).strip())
-    return found
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        found = []
+        for item in items:
+            image = Image.open(io.BytesIO(item["images"][0]["data"])).convert("RGB")
+            pixels = images(image, return_tensors="pt").pixel_values.to(device)
+            ids = library.generate(pixel_values=pixels, decoder_input_ids=begun, max_new_tokens=12, do_sample=False)
+            found.append(str(words.decode(ids[0, begun.shape[1] :], skip_special_tokens=True)).strip())
+        return found
+
+    return answers
 
 
 def text(output: Output) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from catalog.schema import ExtractFacts, ExtractKind, Spec, Tasks
 from catalog.terms import Verb
 from engine.types import Output
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.small import folder
 
 
@@ -43,7 +43,7 @@ def items() -> list[Payload]:
     return [{"images": [{"data": picture(number)}]} for number in range(4)]
 
 
-def reference(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def reference(folder: Path | None, device: str) -> Answers:
     from PIL import Image
     from transformers import AutoTokenizer, CLIPImageProcessorPil, Florence2ForConditionalGeneration, Florence2Processor
 
@@ -53,14 +53,18 @@ def reference(folder: Path | None, items: Sequence[Payload], device: str) -> lis
     processor: Any = Florence2Processor(images, AutoTokenizer.from_pretrained(folder), post_processor_config=names)
     library: Any = Florence2ForConditionalGeneration.from_pretrained(folder)
     library.to(device)
-    found = []
-    for item in items:
-        image = Image.open(io.BytesIO(item["images"][0]["data"])).convert("RGB")
-        asked = processor(text="<CAPTION>", images=image, return_tensors="pt").to(device)
-        ids = library.generate(**asked, max_new_tokens=12, do_sample=False)
-        text = processor.batch_decode(ids[:, 1:], skip_special_tokens=False)[0]
-        found.append(processor.post_process_generation(text, task="<CAPTION>", image_size=image.size)["<CAPTION>"])
-    return found
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        found = []
+        for item in items:
+            image = Image.open(io.BytesIO(item["images"][0]["data"])).convert("RGB")
+            asked = processor(text="<CAPTION>", images=image, return_tensors="pt").to(device)
+            ids = library.generate(**asked, max_new_tokens=12, do_sample=False)
+            text = processor.batch_decode(ids[:, 1:], skip_special_tokens=False)[0]
+            found.append(processor.post_process_generation(text, task="<CAPTION>", image_size=image.size)["<CAPTION>"])
+        return found
+
+    return answers
 
 
 def caption(output: Output) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from catalog.schema import ExtractFacts, ExtractKind, Source, Spec, Tasks
 from catalog.terms import Verb
 from engine.types import Output
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.small import folder
 
 TEXTS = [
@@ -71,33 +71,41 @@ def library(path: Path | None) -> Any:
         return GLiNER.from_pretrained(str(path), local_files_only=True)
 
 
-def reference(options: dict[str, Any], size: int) -> Callable[[Path | None, Sequence[Payload], str], list[Any]]:
-    def call(path: Path | None, payloads: Sequence[Payload], device: str) -> list[Any]:
-        texts = [one["text"] for one in payloads]
-        found = library(path).to(device).inference(texts, LABELS, batch_size=size, **options)
-        return [sorted(one, key=_place) for one in found]
+def reference(options: dict[str, Any], size: int) -> Callable[[Path | None, str], Answers]:
+    def call(path: Path | None, device: str) -> Answers:
+        own = library(path).to(device)
+
+        def answers(payloads: Sequence[Payload]) -> list[Any]:
+            texts = [one["text"] for one in payloads]
+            found = own.inference(texts, LABELS, batch_size=size, **options)
+            return [sorted(one, key=_place) for one in found]
+
+        return answers
 
     return call
 
 
-def related(path: Path | None, payloads: Sequence[Payload], device: str) -> list[Any]:
-    texts = [one["text"] for one in payloads]
-    found, relations = (
-        library(path).to(device).inference(texts, LABELS, RELATIONS, threshold=0.4, relation_threshold=0.505)
-    )
-    return [
-        (
-            sorted(own, key=_place),
-            sorted(
-                (
-                    {**one, "head": own[one["head"]["entity_idx"]], "tail": own[one["tail"]["entity_idx"]]}
-                    for one in between
+def related(path: Path | None, device: str) -> Answers:
+    own = library(path).to(device)
+
+    def answers(payloads: Sequence[Payload]) -> list[Any]:
+        texts = [one["text"] for one in payloads]
+        found, relations = own.inference(texts, LABELS, RELATIONS, threshold=0.4, relation_threshold=0.505)
+        return [
+            (
+                sorted(spans, key=_place),
+                sorted(
+                    (
+                        {**one, "head": spans[one["head"]["entity_idx"]], "tail": spans[one["tail"]["entity_idx"]]}
+                        for one in between
+                    ),
+                    key=_ends,
                 ),
-                key=_ends,
-            ),
-        )
-        for own, between in zip(found, relations, strict=True)
-    ]
+            )
+            for spans, between in zip(found, relations, strict=True)
+        ]
+
+    return answers
 
 
 def case(name: str, kind: str, **options: Any) -> Case:

@@ -10,7 +10,7 @@ from typing import Any
 from catalog.schema import ExtractFacts, ExtractKind, Spec, Tasks
 from catalog.terms import Verb
 from engine.types import Output
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.small import folder
 
 TEXTS = [
@@ -82,27 +82,37 @@ def flat(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     return sorted(listed, key=_place)
 
 
-def entities(path: Path | None, payloads: Sequence[Payload], device: str) -> list[Any]:
-    texts = [one["text"] for one in payloads]
-    found = library(path, device).batch_extract_entities(
-        texts, LABELS, threshold=0.4, include_confidence=True, include_spans=True
-    )
-    return [{"entities": flat(one["entities"])} for one in found]
+def entities(path: Path | None, device: str) -> Answers:
+    own = library(path, device)
+
+    def answers(payloads: Sequence[Payload]) -> list[Any]:
+        texts = [one["text"] for one in payloads]
+        found = own.batch_extract_entities(texts, LABELS, threshold=0.4, include_confidence=True, include_spans=True)
+        return [{"entities": flat(one["entities"])} for one in found]
+
+    return answers
 
 
-def classes(path: Path | None, payloads: Sequence[Payload], device: str) -> list[Any]:
-    texts = [one["text"] for one in payloads]
-    found = library(path, device).batch_classify_text(
-        texts, {"mood": ["glad", "sad", "angry"]}, include_confidence=True
-    )
-    return [{"classifications": [{"label": one["mood"]["label"], "score": one["mood"]["confidence"]}]} for one in found]
+def classes(path: Path | None, device: str) -> Answers:
+    own = library(path, device)
+
+    def answers(payloads: Sequence[Payload]) -> list[Any]:
+        texts = [one["text"] for one in payloads]
+        found = own.batch_classify_text(texts, {"mood": ["glad", "sad", "angry"]}, include_confidence=True)
+        moods = [one["mood"] for one in found]
+        return [{"classifications": [{"label": one["label"], "score": one["confidence"]}]} for one in moods]
+
+    return answers
 
 
-def several(path: Path | None, payloads: Sequence[Payload], device: str) -> list[Any]:
+def several(path: Path | None, device: str) -> Answers:
+    return partial(_several, library(path, device))
+
+
+def _several(own: Any, payloads: Sequence[Payload]) -> list[Any]:
     from gliner2 import Schema
 
     texts = [one["text"] for one in payloads]
-    own = library(path, device)
     schemas = [Schema.from_dict({**SCHEMA, "entities": LABELS, "relations": ["paid by"]}) for _ in texts]
     rich = own.batch_extract(texts, schemas, threshold=0.4, include_confidence=True, include_spans=True)
     plain = own.batch_extract(texts, schemas, threshold=0.4)
@@ -139,7 +149,7 @@ def several(path: Path | None, payloads: Sequence[Payload], device: str) -> list
     return answers
 
 
-def case(name: str, kind: str, reference: Callable[..., list[Any]], **options: Any) -> Case:
+def case(name: str, kind: str, reference: Callable[..., Answers], **options: Any) -> Case:
     return Case(
         name=name,
         model=partial(model, kind),

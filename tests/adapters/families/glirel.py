@@ -10,7 +10,7 @@ from typing import Any
 from catalog.schema import ExtractFacts, ExtractKind, Source, Spec, Tasks
 from catalog.terms import Verb
 from engine.types import Output
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.small import folder
 
 LABELS = ["works for", "lives in", "paid"]
@@ -59,26 +59,32 @@ def library(path: Path | None) -> Any:
     return GLiREL._from_pretrained(model_id=str(path), revision=None, cache_dir=None, token=None, **settings).eval()
 
 
-def reference(**options: Any) -> Callable[[Path | None, Sequence[Payload], str], list[Any]]:
-    def call(path: Path | None, payloads: Sequence[Payload], device: str) -> list[Any]:
+def reference(**options: Any) -> Callable[[Path | None, str], Answers]:
+    def call(path: Path | None, device: str) -> Answers:
         own = library(path).to(device)
-        answers: list[Any] = []
-        for one in payloads:
-            words = list(re.finditer(r"\w+(?:[-_]\w+)*|\S", one["text"]))
-            spans = []
-            for known in one["entities"]:
-                inside = [i for i, word in enumerate(words) if known["start"] <= word.start() < known["end"]]
-                spans.append([inside[0], inside[-1], "name", ""])
-            if len(spans) < 2:
-                answers.append([])
-                continue
-            tokens = [word[0] for word in words]
-            related = own.predict_relations(tokens, LABELS, ner=spans, **options)
 
-            def text(place: list[int], words: list[re.Match[str]] = words, whole: str = one["text"]) -> str:
-                return whole[words[place[0]].start() : words[place[1] - 1].end()]
+        def answers(payloads: Sequence[Payload]) -> list[Any]:
+            found: list[Any] = []
+            for one in payloads:
+                words = list(re.finditer(r"\w+(?:[-_]\w+)*|\S", one["text"]))
+                spans = []
+                for known in one["entities"]:
+                    inside = [i for i, word in enumerate(words) if known["start"] <= word.start() < known["end"]]
+                    spans.append([inside[0], inside[-1], "name", ""])
+                if len(spans) < 2:
+                    found.append([])
+                    continue
+                tokens = [word[0] for word in words]
+                related = own.predict_relations(tokens, LABELS, ner=spans, **options)
 
-            answers.append(sorted((text(r["head_pos"]), text(r["tail_pos"]), r["label"], r["score"]) for r in related))
+                def text(place: list[int], words: list[re.Match[str]] = words, whole: str = one["text"]) -> str:
+                    return whole[words[place[0]].start() : words[place[1] - 1].end()]
+
+                found.append(
+                    sorted((text(r["head_pos"]), text(r["tail_pos"]), r["label"], r["score"]) for r in related)
+                )
+            return found
+
         return answers
 
     return call

@@ -8,7 +8,7 @@ from typing import Any
 
 from catalog.schema import ExtractFacts, ExtractKind, Spec, Tasks
 from catalog.terms import Verb
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.adapters.detections import objects
 from tests.adapters.pictures import broken, item, opened
 from tests.small import folder
@@ -40,10 +40,8 @@ def items() -> list[Payload]:
     return [item(number, size, "PNG" if number % 2 else "WEBP") for number, size in enumerate(sizes)]
 
 
-def reference(
-    kind: str, prompts: Sequence[Sequence[str]]
-) -> Callable[[Path | None, Sequence[Payload], str], list[Any]]:
-    def answers(files: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def reference(kind: str, prompts: Sequence[Sequence[str]]) -> Callable[[Path | None, str], Answers]:
+    def opened_for(files: Path | None, device: str) -> Answers:
         import torch
         import transformers
 
@@ -53,33 +51,39 @@ def reference(
         words = transformers.AutoTokenizer.from_pretrained(files)
         images = transformers.GroundingDinoImageProcessorPil.from_pretrained(files)
         both = transformers.GroundingDinoProcessor(images, words)
-        out = []
-        for payload in items:
-            image = opened(payload)
-            found: list[Any] = []
-            for labels in prompts:
-                sent = both(images=image, text=[list(labels)], return_tensors="pt").to(device)
-                with torch.inference_mode():
-                    made = library(**sent)
-                told = both.post_process_grounded_object_detection(made, threshold=0.0, target_sizes=[image.size[::-1]])
-                text = ". ".join(labels) + "."
-                offsets = words(text, return_offsets_mapping=True)["offset_mapping"]
-                for scores, box in zip(made.logits[0].sigmoid(), told[0]["boxes"].tolist(), strict=True):
-                    by_label = {
-                        label: max(
-                            float(score)
-                            for score, (start, end) in zip(scores, offsets, strict=False)
-                            if text.index(label) <= start < end <= text.index(label) + len(label)
-                        )
-                        for label in labels
-                    }
-                    best = max(by_label, key=lambda label: by_label[label])
-                    if by_label[best] > 0.6:
-                        found.append((best, by_label[best], box))
-            out.append({"objects": objects(found, image.size)})
-        return out
 
-    return answers
+        def answers(items: Sequence[Payload]) -> list[Any]:
+            out = []
+            for payload in items:
+                image = opened(payload)
+                found: list[Any] = []
+                for labels in prompts:
+                    sent = both(images=image, text=[list(labels)], return_tensors="pt").to(device)
+                    with torch.inference_mode():
+                        made = library(**sent)
+                    told = both.post_process_grounded_object_detection(
+                        made, threshold=0.0, target_sizes=[image.size[::-1]]
+                    )
+                    text = ". ".join(labels) + "."
+                    offsets = words(text, return_offsets_mapping=True)["offset_mapping"]
+                    for scores, box in zip(made.logits[0].sigmoid(), told[0]["boxes"].tolist(), strict=True):
+                        by_label = {
+                            label: max(
+                                float(score)
+                                for score, (start, end) in zip(scores, offsets, strict=False)
+                                if text.index(label) <= start < end <= text.index(label) + len(label)
+                            )
+                            for label in labels
+                        }
+                        best = max(by_label, key=lambda label: by_label[label])
+                        if by_label[best] > 0.6:
+                            found.append((best, by_label[best], box))
+                out.append({"objects": objects(found, image.size)})
+            return out
+
+        return answers
+
+    return opened_for
 
 
 def case(name: str, small: str, kind: str, labels: Sequence[str], prompts: Sequence[Sequence[str]]) -> Case:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from catalog.loader import Catalog
 from catalog.schema import Spec
 from catalog.terms import Verb
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.small import folder, package
 
 TEXTS = [
@@ -75,14 +76,24 @@ def states(folder: Path | None, device: str) -> Any:
     return MultiVectorEncoder(modules=modules, device=device)
 
 
-def documents(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
-    found = library(folder, device).encode_document([item["text"] for item in items], convert_to_numpy=True)
-    return [{"multivector": rows} for rows in found]
+def documents(folder: Path | None, device: str) -> Answers:
+    model = library(folder, device)
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        found = model.encode_document([item["text"] for item in items], convert_to_numpy=True)
+        return [{"multivector": rows} for rows in found]
+
+    return answers
 
 
-def queries(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
-    found = library(folder, device).encode_query([item["text"] for item in items], convert_to_numpy=True)
-    return [{"multivector": rows} for rows in found]
+def queries(folder: Path | None, device: str) -> Answers:
+    model = library(folder, device)
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        found = model.encode_query([item["text"] for item in items], convert_to_numpy=True)
+        return [{"multivector": rows} for rows in found]
+
+    return answers
 
 
 def _scores(model: Any, items: Sequence[Payload]) -> list[Any]:
@@ -99,12 +110,12 @@ def _scores(model: Any, items: Sequence[Payload]) -> list[Any]:
     ]
 
 
-def scores(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
-    return _scores(library(folder, device), items)
+def scores(folder: Path | None, device: str) -> Answers:
+    return partial(_scores, library(folder, device))
 
 
-def states_scores(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
-    return _scores(states(folder, device), items)
+def states_scores(folder: Path | None, device: str) -> Answers:
+    return partial(_scores, states(folder, device))
 
 
 WRONG = {"multivector": {"num_tokens": 1, "token_dims": 7, "values": b"\0" * 28}}

@@ -9,7 +9,7 @@ from typing import Any
 from catalog.schema import GenerateFacts, Spec, Tasks
 from catalog.terms import Verb
 from engine.types import Output
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.small import package
 
 PROMPTS = ("The capital of France is", "Water boils at")
@@ -31,7 +31,7 @@ def items() -> list[Payload]:
     return [{"text": prompt} for prompt in PROMPTS]
 
 
-def reference(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def reference(folder: Path | None, device: str) -> Answers:
     import xllamacpp
 
     assert folder is not None
@@ -40,11 +40,15 @@ def reference(folder: Path | None, items: Sequence[Payload], device: str) -> lis
     params.n_ctx = 512
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     library: Any = xllamacpp.Server(params)
-    found = []
-    for item in items:
-        reply = library.handle_completions({"prompt": item["text"], "n_predict": 6, "temperature": 0})
-        found.append(reply["choices"][0]["text"])
-    return found
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        found = []
+        for item in items:
+            reply = library.handle_completions({"prompt": item["text"], "n_predict": 6, "temperature": 0})
+            found.append(reply["choices"][0]["text"])
+        return found
+
+    return answers
 
 
 def text(output: Output) -> str:

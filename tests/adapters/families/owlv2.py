@@ -8,7 +8,7 @@ from typing import Any
 
 from catalog.schema import ExtractFacts, ExtractKind, Spec, Tasks
 from catalog.terms import Verb
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.adapters.detections import objects
 from tests.adapters.pictures import broken, item, opened
 from tests.small import folder
@@ -38,8 +38,8 @@ def items() -> list[Payload]:
     return [item(number, size, "PNG" if number % 2 else "WEBP") for number, size in enumerate(sizes)]
 
 
-def reference(kind: str) -> Callable[[Path | None, Sequence[Payload], str], list[Any]]:
-    def answers(files: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def reference(kind: str) -> Callable[[Path | None, str], Answers]:
+    def opened_for(files: Path | None, device: str) -> Answers:
         import torch
         import transformers
 
@@ -47,20 +47,24 @@ def reference(kind: str) -> Callable[[Path | None, Sequence[Payload], str], list
         library = getattr(transformers, f"{kind}ForObjectDetection").from_pretrained(files).to(device).eval()
         images = getattr(transformers, f"{kind}ImageProcessorPil").from_pretrained(files)
         both = getattr(transformers, f"{kind}Processor")(images, transformers.AutoTokenizer.from_pretrained(files))
-        out = []
-        for payload in items:
-            image = opened(payload)
-            sent = both(images=image, text=[list(LABELS)], return_tensors="pt").to(device)
-            with torch.inference_mode():
-                made = library(**sent)
-            told = both.post_process_grounded_object_detection(
-                made, threshold=THRESHOLD, target_sizes=[image.size[::-1]], text_labels=[list(LABELS)]
-            )[0]
-            found = zip(told["text_labels"], told["scores"].tolist(), told["boxes"].tolist(), strict=True)
-            out.append({"objects": objects(found, image.size)})
-        return out
 
-    return answers
+        def answers(items: Sequence[Payload]) -> list[Any]:
+            out = []
+            for payload in items:
+                image = opened(payload)
+                sent = both(images=image, text=[list(LABELS)], return_tensors="pt").to(device)
+                with torch.inference_mode():
+                    made = library(**sent)
+                told = both.post_process_grounded_object_detection(
+                    made, threshold=THRESHOLD, target_sizes=[image.size[::-1]], text_labels=[list(LABELS)]
+                )[0]
+                found = zip(told["text_labels"], told["scores"].tolist(), told["boxes"].tolist(), strict=True)
+                out.append({"objects": objects(found, image.size)})
+            return out
+
+        return answers
+
+    return opened_for
 
 
 def case(name: str, kind: str) -> Case:

@@ -10,7 +10,7 @@ import numpy as np
 
 from catalog.schema import EncodeFacts, ScoreFacts, Spec, Tasks
 from catalog.terms import Verb
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.adapters.pictures import broken, item, opened
 from tests.small import folder
 
@@ -73,23 +73,31 @@ def library(kind: str, files: Path | None, device: str) -> tuple[Any, Callable[[
     return processor, vectors
 
 
-def encoded(kind: str) -> Callable[[Path | None, Sequence[Payload], str], list[Any]]:
-    def answers(files: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def encoded(kind: str) -> Callable[[Path | None, str], Answers]:
+    def opened_for(files: Path | None, device: str) -> Answers:
         _, vectors = library(kind, files, device)
-        return [{"multivector": vectors(payload).numpy()} for payload in items]
 
-    return answers
+        def answers(items: Sequence[Payload]) -> list[Any]:
+            return [{"multivector": vectors(payload).numpy()} for payload in items]
+
+        return answers
+
+    return opened_for
 
 
-def scored(kind: str) -> Callable[[Path | None, Sequence[Payload], str], list[Any]]:
-    def answers(files: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def scored(kind: str) -> Callable[[Path | None, str], Answers]:
+    def opened_for(files: Path | None, device: str) -> Answers:
         processor, vectors = library(kind, files, device)
-        return [
-            {"score": processor.score_retrieval([vectors(payload["query"])], [vectors(payload)]).item()}
-            for payload in items
-        ]
 
-    return answers
+        def answers(items: Sequence[Payload]) -> list[Any]:
+            return [
+                {"score": processor.score_retrieval([vectors(payload["query"])], [vectors(payload)]).item()}
+                for payload in items
+            ]
+
+        return answers
+
+    return opened_for
 
 
 BAD: tuple[Payload, ...] = ({}, {"text": 7}, broken(), {**item(5), "text": "both"})

@@ -10,7 +10,7 @@ from typing import Any
 from catalog.schema import ExtractFacts, ExtractKind, Spec, Tasks
 from catalog.terms import Verb
 from engine.types import Output
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 
 LINES = (("Claim 48213",), ("Water damage", "in the kitchen"))
 
@@ -45,18 +45,22 @@ def items() -> list[Payload]:
     return [{"images": [{"data": picture(lines)}]} for lines in LINES]
 
 
-def reference(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def reference(folder: Path | None, device: str) -> Answers:
     import numpy as np
     from PIL import Image
     from rapidocr import RapidOCR
 
     library: Any = RapidOCR(params={"Global.log_level": "error"})
-    found = []
-    for item in items:
-        image = Image.open(io.BytesIO(item["images"][0]["data"])).convert("RGB")
-        read = library(np.asarray(image)[:, :, ::-1])
-        found.append([[text, float(score)] for text, score in zip(read.txts, read.scores, strict=True)])
-    return found
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        found = []
+        for item in items:
+            image = Image.open(io.BytesIO(item["images"][0]["data"])).convert("RGB")
+            read = library(np.asarray(image)[:, :, ::-1])
+            found.append([[text, float(score)] for text, score in zip(read.txts, read.scores, strict=True)])
+        return found
+
+    return answers
 
 
 def lines(output: Output) -> list[list[Any]]:

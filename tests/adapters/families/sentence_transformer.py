@@ -10,7 +10,7 @@ from catalog.loader import Catalog
 from catalog.schema import Source, Spec
 from catalog.terms import Verb
 from catalog.weights import locate
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.small import folder
 
 TEXTS = [
@@ -37,11 +37,15 @@ def items() -> list[Payload]:
     return [{"text": text} for text in TEXTS]
 
 
-def reference(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def reference(folder: Path | None, device: str) -> Answers:
     from sentence_transformers import SentenceTransformer
 
     library = SentenceTransformer(str(folder), device=device, local_files_only=True)
-    return [{"dense": vector} for vector in library.encode([item["text"] for item in items], batch_size=4)]
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        return [{"dense": vector} for vector in library.encode([item["text"] for item in items])]
+
+    return answers
 
 
 def tiny(name: str) -> Callable[[], tuple[Spec, Path | None]]:
@@ -61,18 +65,26 @@ def tiny(name: str) -> Callable[[], tuple[Spec, Path | None]]:
     return model
 
 
-def queries(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def queries(folder: Path | None, device: str) -> Answers:
     from sentence_transformers import SentenceTransformer
 
     library = SentenceTransformer(str(folder), device=device, local_files_only=True)
-    return [{"dense": vector} for vector in library.encode_query([item["text"] for item in items], batch_size=4)]
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        return [{"dense": vector} for vector in library.encode_query([item["text"] for item in items])]
+
+    return answers
 
 
-def documents(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def documents(folder: Path | None, device: str) -> Answers:
     from sentence_transformers import SentenceTransformer
 
     library = SentenceTransformer(str(folder), device=device, local_files_only=True)
-    return [{"dense": vector} for vector in library.encode_document([item["text"] for item in items], batch_size=4)]
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        return [{"dense": vector} for vector in library.encode_document([item["text"] for item in items])]
+
+    return answers
 
 
 def short() -> list[Payload]:

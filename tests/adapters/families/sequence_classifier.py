@@ -9,7 +9,7 @@ from typing import Any
 
 from catalog.schema import ExtractFacts, ExtractKind, Source, Spec, Tasks
 from catalog.terms import Verb
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.small import folder
 
 TEXTS = (
@@ -41,12 +41,16 @@ def items() -> list[Payload]:
     return [{"text": text} for text in TEXTS]
 
 
-def reference(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def reference(folder: Path | None, device: str) -> Answers:
     from transformers import pipeline
 
     library: Any = pipeline("text-classification", model=str(folder), device=device, top_k=None)
     library.tokenizer.split_special_tokens = True
-    return [{"classifications": library([item["text"]])[0]} for item in items]
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        return [{"classifications": library([item["text"]])[0]} for item in items]
+
+    return answers
 
 
 BAD: tuple[Payload, ...] = ({}, {"text": 7}, {"text": "half \ud83d pair"})

@@ -12,7 +12,7 @@ from catalog.loader import Catalog
 from catalog.schema import Spec
 from catalog.terms import Verb
 from engine.types import Output
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.small import folder, package
 
 TEXTS = [
@@ -54,20 +54,28 @@ def dense(output: Output) -> Any:
     return whole
 
 
-def documents(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def documents(folder: Path | None, device: str) -> Answers:
     from sentence_transformers import SparseEncoder
 
     library = SparseEncoder(str(folder), device=device, local_files_only=True)
-    rows = library.encode_document([item["text"] for item in items], batch_size=4, convert_to_sparse_tensor=False)
-    return [row.cpu().numpy() for row in rows]
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        rows = library.encode_document([item["text"] for item in items], convert_to_sparse_tensor=False)
+        return [row.cpu().numpy() for row in rows]
+
+    return answers
 
 
-def queries(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def queries(folder: Path | None, device: str) -> Answers:
     from sentence_transformers import SparseEncoder
 
     library = SparseEncoder(str(folder), device=device, local_files_only=True)
-    rows = library.encode_query([item["text"] for item in items], batch_size=4, convert_to_sparse_tensor=False)
-    return [row.cpu().numpy() for row in rows]
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        rows = library.encode_query([item["text"] for item in items], convert_to_sparse_tensor=False)
+        return [row.cpu().numpy() for row in rows]
+
+    return answers
 
 
 CASES = [

@@ -8,7 +8,7 @@ from typing import Any
 
 from catalog.schema import ExtractFacts, ExtractKind, Source, Spec, Tasks
 from catalog.terms import Verb
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.small import folder
 
 TEXTS = (
@@ -40,26 +40,30 @@ def items() -> list[Payload]:
     return [{"text": text} for text in TEXTS]
 
 
-def reference(aggregation: str) -> Callable[[Path | None, Sequence[Payload], str], list[Any]]:
-    def of(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def reference(aggregation: str) -> Callable[[Path | None, str], Answers]:
+    def of(folder: Path | None, device: str) -> Answers:
         from transformers import pipeline
 
         library = pipeline("token-classification", model=str(folder), device=device, aggregation_strategy=aggregation)
-        found = []
-        for item in items:
-            text = item["text"]
-            entities = [
-                {
-                    "text": text[one["start"] : one["end"]],
-                    "label": one["entity_group"],
-                    "score": float(one["score"]),
-                    "start": one["start"],
-                    "end": one["end"],
-                }
-                for one in library(text)
-            ]
-            found.append({"entities": entities})
-        return found
+
+        def answers(items: Sequence[Payload]) -> list[Any]:
+            found = []
+            for item in items:
+                text = item["text"]
+                entities = [
+                    {
+                        "text": text[one["start"] : one["end"]],
+                        "label": one["entity_group"],
+                        "score": float(one["score"]),
+                        "start": one["start"],
+                        "end": one["end"],
+                    }
+                    for one in library(text)
+                ]
+                found.append({"entities": entities})
+            return found
+
+        return answers
 
     return of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,10 +15,13 @@ from PIL import Image
 from catalog.schema import GenerateFacts, Spec, Tasks
 from catalog.terms import Verb
 from engine.types import Output
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.small import folder
 
 NEW = 10
+Inputs = Callable[[str, list[Image.Image]], Any]
+"""What a model takes, of a text in its template and the pictures of that text."""
+
 BAD: tuple[Payload, ...] = (
     {},
     {"text": "What?", "images": [{"data": b"no image"}]},
@@ -80,77 +84,77 @@ def _filled(part: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "image", "image": media(part["image"])} if part["type"] == "image" else dict(part)
 
 
-def conversations() -> list[tuple[list[dict[str, Any]], list[Image.Image]]]:
-    """What the items are to the library's template, and their pictures."""
-    image = {"type": "image"}
-
-    def turn(text: str, *numbers: int) -> tuple[list[dict[str, Any]], list[Image.Image]]:
-        content = [*([image] * len(numbers)), {"type": "text", "text": text}]
-        return [{"role": "user", "content": content}], [picture(number) for number in numbers]
-
-    return [
-        turn("What is it?", 0),
-        turn("There is none to see."),
-        (MESSAGES, [picture(3), picture(4)]),
-        turn("What is it?", 1),
-        turn("And these two?", 2, 0),
-    ]
+def conversation(payload: Payload) -> tuple[list[dict[str, Any]], list[Image.Image]]:
+    """What an item is to the library's template, and its pictures."""
+    if "messages" in payload:
+        return MESSAGES, [picture(3), picture(4)]
+    pictures = [Image.open(io.BytesIO(one["data"])).convert("RGB") for one in payload.get("images", ())]
+    content = [*({"type": "image"} for _ in pictures), {"type": "text", "text": payload["text"]}]
+    return [{"role": "user", "content": content}], pictures
 
 
-def reference(inputs: Callable[..., Any], where: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def reference(inputs: Callable[[Path | None, Any], Inputs], where: Path | None, device: str) -> Answers:
     from transformers import AutoModelForImageTextToText, AutoTokenizer
 
     auto: Any = AutoModelForImageTextToText
     library = auto.from_pretrained(where).eval().to(device)
     tokenizer: Any = AutoTokenizer.from_pretrained(str(where))
-    assert len(items) == len(conversations())
-    found = []
-    for turns, pictures in conversations():
-        text = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
-        given = {name: value.to(device) for name, value in inputs(where, tokenizer, text, pictures).items()}
-        made = library.generate(**given, do_sample=False, max_new_tokens=NEW)[0, given["input_ids"].shape[1] :]
-        ended = bool(made[-1] == library.generation_config.eos_token_id)
-        said = str(tokenizer.decode(made, skip_special_tokens=True))
-        found.append({"text": said.rstrip("\ufffd"), "finish_reason": "stop" if ended else "length"})
-    return found
+    read = inputs(where, tokenizer)
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        found = []
+        for turns, pictures in map(conversation, items):
+            text = tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+            given = {name: value.to(device) for name, value in read(text, pictures).items()}
+            made = library.generate(**given, do_sample=False, max_new_tokens=NEW)[0, given["input_ids"].shape[1] :]
+            ended = bool(made[-1] == library.generation_config.eos_token_id)
+            said = str(tokenizer.decode(made, skip_special_tokens=True))
+            found.append({"text": re.sub("\ufffd{1,3}$", "", said), "finish_reason": "stop" if ended else "length"})
+        return found
+
+    return answers
 
 
-def squares(where: Path, tokenizer: Any, text: str, pictures: list[Image.Image]) -> Any:
+def squares(where: Path | None, tokenizer: Any) -> Inputs:
     """LLaVA's own processor, with the image processor for Pillow."""
     from transformers import CLIPImageProcessorPil, LlavaProcessor
 
     processor: Any = LlavaProcessor(
-        image_processor=CLIPImageProcessorPil.from_pretrained(where),
+        image_processor=CLIPImageProcessorPil.from_pretrained(str(where)),
         tokenizer=tokenizer,
         patch_size=8,
         vision_feature_select_strategy="default",
         num_additional_image_tokens=1,
     )
-    return processor(text=text, images=pictures or None, return_tensors="pt", add_special_tokens=False)
+    return lambda text, pictures: processor(
+        text=text, images=pictures or None, return_tensors="pt", add_special_tokens=False
+    )
 
 
-def grids(where: Path, tokenizer: Any, text: str, pictures: list[Image.Image]) -> Any:
+def grids(where: Path | None, tokenizer: Any) -> Inputs:
     """As Qwen's processor does, which cannot be made without what videos need."""
     from transformers import Qwen2VLImageProcessorPil
 
     pad = "<|image_pad|>"
-    seen: Any = {}
-    if pictures:
-        eyes: Any = Qwen2VLImageProcessorPil.from_pretrained(where)
-        seen = eyes(images=pictures, return_tensors="pt")
-    parts = text.split(pad)
-    for place, grid in enumerate(seen.get("image_grid_thw", ())):
-        parts[place] += pad * (int(grid.prod()) // 4)
-    ids = tokenizer("".join(parts), return_tensors="pt", add_special_tokens=False)["input_ids"]
-    kinds = (ids == tokenizer.convert_tokens_to_ids(pad)).int()
-    return {"input_ids": ids, **seen, **({"mm_token_type_ids": kinds} if pictures else {})}
+    eyes: Any = Qwen2VLImageProcessorPil.from_pretrained(str(where))
+
+    def read(text: str, pictures: list[Image.Image]) -> Any:
+        seen: Any = eyes(images=pictures, return_tensors="pt") if pictures else {}
+        parts = text.split(pad)
+        for place, grid in enumerate(seen.get("image_grid_thw", ())):
+            parts[place] += pad * (int(grid.prod()) // 4)
+        ids = tokenizer("".join(parts), return_tensors="pt", add_special_tokens=False)["input_ids"]
+        kinds = (ids == tokenizer.convert_tokens_to_ids(pad)).int()
+        return {"input_ids": ids, **seen, **({"mm_token_type_ids": kinds} if pictures else {})}
+
+    return read
 
 
 def answer(output: Output) -> Any:
     return {"text": output.fields["text"], "finish_reason": output.fields["finish_reason"]}
 
 
-def case(of: str, inputs: Callable[..., Any]) -> Case:
+def case(of: str, inputs: Callable[[Path | None, Any], Inputs]) -> Case:
     return Case(
         name=of,
         model=partial(model, of),

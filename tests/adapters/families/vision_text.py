@@ -8,7 +8,7 @@ from typing import Any
 
 from catalog.schema import EncodeFacts, Spec, Tasks
 from catalog.terms import Verb
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.adapters.pictures import broken, item, opened
 from tests.small import folder
 
@@ -36,8 +36,8 @@ def items() -> list[Payload]:
     return [payload for pair in zip([{"text": text} for text in TEXTS], pictures, strict=False) for payload in pair]
 
 
-def reference(processor: str, *, whole: bool) -> Callable[[Path | None, Sequence[Payload], str], list[Any]]:
-    def answers(files: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def reference(processor: str, *, whole: bool) -> Callable[[Path | None, str], Answers]:
+    def opened_for(files: Path | None, device: str) -> Answers:
         import torch
         import transformers
 
@@ -46,25 +46,29 @@ def reference(processor: str, *, whole: bool) -> Callable[[Path | None, Sequence
         words = transformers.AutoTokenizer.from_pretrained(files)
         images = getattr(transformers, processor).from_pretrained(files)
         longest = library.config.text_config.max_position_embeddings
-        found = []
-        for payload in items:
-            with torch.inference_mode():
-                if "text" in payload:
-                    sent = words(
-                        payload["text"],
-                        padding="max_length" if whole else True,
-                        truncation=True,
-                        max_length=longest,
-                        return_tensors="pt",
-                    )
-                    vector = library.get_text_features(**sent.to(device)).pooler_output[0]
-                else:
-                    sent = images(images=opened(payload), return_tensors="pt")
-                    vector = library.get_image_features(**sent.to(device)).pooler_output[0]
-            found.append({"dense": (vector / vector.norm()).cpu().numpy()})
-        return found
 
-    return answers
+        def answers(items: Sequence[Payload]) -> list[Any]:
+            found = []
+            for payload in items:
+                with torch.inference_mode():
+                    if "text" in payload:
+                        sent = words(
+                            payload["text"],
+                            padding="max_length" if whole else True,
+                            truncation=True,
+                            max_length=longest,
+                            return_tensors="pt",
+                        )
+                        vector = library.get_text_features(**sent.to(device)).pooler_output[0]
+                    else:
+                        sent = images(images=opened(payload), return_tensors="pt")
+                        vector = library.get_image_features(**sent.to(device)).pooler_output[0]
+                found.append({"dense": (vector / vector.norm()).cpu().numpy()})
+            return found
+
+        return answers
+
+    return opened_for
 
 
 BAD: tuple[Payload, ...] = (

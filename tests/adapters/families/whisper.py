@@ -9,7 +9,7 @@ from typing import Any
 from catalog.schema import ExtractFacts, ExtractKind, Spec, Tasks
 from catalog.terms import Verb
 from engine.types import Output
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.small import folder
 
 AUDIO = Path(__file__).parents[2] / "files" / "audio"
@@ -32,7 +32,7 @@ def items() -> list[Payload]:
     return [{"audio": {"data": (AUDIO / f"{name}.flac").read_bytes()}} for name in ("ceiling", "dollars")]
 
 
-def reference(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def reference(folder: Path | None, device: str) -> Answers:
     import io
 
     import soundfile
@@ -43,13 +43,17 @@ def reference(folder: Path | None, items: Sequence[Payload], device: str) -> lis
     library: Any = WhisperForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
     library.to(device)
     listen, words = WhisperFeatureExtractor.from_pretrained(folder), WhisperTokenizer.from_pretrained(folder)
-    found = []
-    for item in items:
-        samples, rate = soundfile.read(io.BytesIO(item["audio"]["data"]), dtype="float32")
-        heard = listen(samples, sampling_rate=rate, return_tensors="pt", return_attention_mask=True)
-        ids = library.generate(heard.input_features, attention_mask=heard.attention_mask, do_sample=False)
-        found.append(words.batch_decode(ids, skip_special_tokens=True)[0].strip())
-    return found
+
+    def answers(items: Sequence[Payload]) -> list[Any]:
+        found = []
+        for item in items:
+            samples, rate = soundfile.read(io.BytesIO(item["audio"]["data"]), dtype="float32")
+            heard = listen(samples, sampling_rate=rate, return_tensors="pt", return_attention_mask=True)
+            ids = library.generate(heard.input_features, attention_mask=heard.attention_mask, do_sample=False)
+            found.append(words.batch_decode(ids, skip_special_tokens=True)[0].strip())
+        return found
+
+    return answers
 
 
 def transcript(output: Output) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from catalog.schema import ExtractFacts, ExtractKind, Source, Spec, Tasks
 from catalog.terms import Verb
-from tests.adapters.case import Case, Payload
+from tests.adapters.case import Answers, Case, Payload
 from tests.small import folder
 
 LABELS = ["ships", "the end of a contract", "cooking", "[SEP]"]
@@ -37,19 +37,23 @@ def items() -> list[Payload]:
     return [{"text": text} for text in TEXTS]
 
 
-def reference(**options: Any) -> Callable[[Path | None, Sequence[Payload], str], list[Any]]:
-    def of(folder: Path | None, items: Sequence[Payload], device: str) -> list[Any]:
+def reference(**options: Any) -> Callable[[Path | None, str], Answers]:
+    def of(folder: Path | None, device: str) -> Answers:
         from transformers import pipeline
 
         library: Any = pipeline("zero-shot-classification", model=str(folder), device=device)
         library.tokenizer.split_special_tokens = True
-        found = []
-        for item in items:
-            # The pipeline itself takes no empty text; one blank is read as none.
-            answer = library(item["text"] or " ", candidate_labels=LABELS, **options)
-            pairs = zip(answer["labels"], answer["scores"], strict=True)
-            found.append({"classifications": [{"label": label, "score": score} for label, score in pairs]})
-        return found
+
+        def answers(items: Sequence[Payload]) -> list[Any]:
+            found = []
+            for item in items:
+                # The pipeline itself takes no empty text; one blank is read as none.
+                answer = library(item["text"] or " ", candidate_labels=LABELS, **options)
+                pairs = zip(answer["labels"], answer["scores"], strict=True)
+                found.append({"classifications": [{"label": label, "score": score} for label, score in pairs]})
+            return found
+
+        return answers
 
     return of
 
