@@ -6,6 +6,7 @@ import argparse
 import gc
 import logging
 import os
+import threading
 import time
 from collections.abc import Sequence
 
@@ -49,7 +50,6 @@ REFUSALS = (CatalogError, DeviceUnavailable, InvalidBudget, LedgerUnusable)
 def serve(line: Line, settings: Settings, worker: str) -> bool:
     """Work until the parent asks for the end (True) or is gone (False)."""
     catalog = live_catalog(settings)
-    _warn(catalog)
     for name in (*settings.preload_names, *settings.pinned_names):
         catalog.ask(name)
     device = choose_device(settings.device)
@@ -118,6 +118,8 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
     gc.freeze()
     line.send("ready", os.getpid(), lane_count(bounds, device))
     log.info("engine child of %s on %s", worker, device)
+    # It imports every family, and the first job need not wait for that.
+    threading.Thread(target=_warn, args=(catalog,), name="check", daemon=True).start()
     for frame in line.frames():
         if not receiver.frame(frame):
             break
