@@ -50,10 +50,11 @@ class CausalLmAdapter(GenerationAdapter):
 
     def choose_decoder(self, module: Any) -> Decoder:
         """All in one row, if the model gives the same logits so."""
-        from engine.generation.decoding import LibraryDecoder, try_packed
+        from engine.generation.decoding import try_packed, try_pieces
 
-        packed = try_packed(module, self.device, self.spec.max_length, plain_words(self._tokenizer))
-        return packed or LibraryDecoder(module, self.device)
+        words = plain_words(self._tokenizer)
+        packed = try_packed(module, self.device, self.spec.max_length, words)
+        return packed or try_pieces(module, self.device, words)
 
     def prompt_of(self, entry: Entry) -> Prompt | ItemRejected:
         """The chat template filled in, or the text itself where it is asked for or there is no template."""

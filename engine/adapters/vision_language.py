@@ -61,14 +61,13 @@ class VisionLanguageAdapter(GenerationAdapter):
 
     def choose_decoder(self, module: Any) -> Decoder:
         """All in one row, if the model gives the same logits so, behind a text and behind an image."""
-        from engine.generation.decoding import LibraryDecoder, try_packed
+        from engine.generation.decoding import try_packed, try_pieces
 
         text = getattr(getattr(module, "model", None), "language_model", None)
-        packed = None
+        packed, words = None, plain_words(self._tokenizer)
         if text is not None:
-            words = plain_words(self._tokenizer)
             packed = try_packed(module, self.device, self.spec.max_length, words, text, self._trial())
-        return packed or LibraryDecoder(module, self.device)
+        return packed or try_pieces(module, self.device, words)
 
     def prompt_of(self, entry: Entry) -> Prompt | ItemRejected:
         """The chat template filled in, with the images where the messages have them."""

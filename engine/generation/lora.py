@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from catalog.schema import LoraSource
 from engine.checkpoint import Shape, read_weights
@@ -28,7 +29,7 @@ _UNSET = object()
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Lora:
     """An adapter that was read: its settings and its tensors, in host memory."""
 
@@ -83,17 +84,22 @@ class Loras:
         self._here: dict[str, str] = {}
         self._users: Counter[str] = Counter()
         self._active: object = None
+        self._read_before: WeakValueDictionary[str, Lora] = WeakValueDictionary()
         self._count = 0
 
     def read(self, name: str) -> Lora | None:
         """Read an adapter into host memory; None if it is on the device already. Raises LoadFailed with its reason."""
         if name in self._here:
             return None
-        try:
-            return self._read(name)
-        except Exception as error:
-            failure = load_failure(f"LoRA {name}", error)
-            raise failure from error
+        found = self._read_before.get(name)
+        if found is None:
+            try:
+                found = self._read(name)
+            except Exception as error:
+                failure = load_failure(f"LoRA {name}", error)
+                raise failure from error
+            self._read_before[name] = found
+        return found
 
     def take(self, name: str, read: Lora | None) -> bool:
         """Hold a slot for one more sequence of an adapter, which the first one puts there. False if none is free now.

@@ -83,7 +83,8 @@ class GeneratedSequence(TokenSequence):
         end = self.read + part.read
         if end < self.prompt and (whole or beside):
             return None
-        return Feed(self.memory, ids[self.fed : end], wanted=end == self.prompt, beside=beside)
+        begin = self.fed if self.memory.length else 0
+        return Feed(self.memory, ids[begin:end], wanted=end == self.prompt, beside=beside)
 
     def took(self, part: Part) -> None:
         """The part is computed."""
