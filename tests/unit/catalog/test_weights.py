@@ -11,7 +11,8 @@ import pytest
 from huggingface_hub import constants
 
 from catalog.errors import WeightsReason, WeightsUnavailable
-from catalog.schema import Spec
+from catalog.modelfolder import missing_weights
+from catalog.schema import Source, Spec
 from catalog.weights import Locator
 
 PINNED = "0123456789abcdef0123456789abcdef01234567"
@@ -102,6 +103,61 @@ def test_the_hub_gives_safetensors_and_configs_never_pickles_or_code(locator: Lo
         "modules.json",
         "tokenizer.json",
     ]
+
+
+@pytest.mark.parametrize(
+    ("needs", "more"),
+    [
+        (["pickle"], {"pytorch_model.bin"}),
+        (["code"], {"modeling_evil.py"}),
+        (["code", "pickle"], {"pytorch_model.bin", "modeling_evil.py"}),
+    ],
+)
+def test_a_model_that_needs_more_gets_that_and_no_more(
+    locator: Locator, hub: FakeHub, needs: list[str], more: set[str]
+) -> None:
+    hub.repos["org/m"] = {**FILES, "training_args.bin": b"pickle", "optimizer.pt": b"pickle"}
+    folder = locator.locate(spec(hub="org/m", needs=needs))
+    assert folder is not None
+    risky = {name for name in hub.sent if name.endswith((".bin", ".py", ".pt"))}
+    assert risky == more
+
+
+def test_weights_in_a_pickle_alone_are_whole_for_a_model_that_needs_them(locator: Locator, hub: FakeHub) -> None:
+    hub.repos["org/m"] = {name: data for name, data in FILES.items() if not name.endswith(".safetensors")}
+    folder = locator.locate(spec(hub="org/m", needs=["pickle"]))
+    assert folder is not None
+    assert (folder / "pytorch_model.bin").is_file()
+    with pytest.raises(WeightsUnavailable, match="ROOST_TRUST"):
+        locator.locate(spec(hub="org/m"))
+
+
+def test_a_shard_of_a_pickle_that_is_not_there_is_missed(tmp_path: Path) -> None:
+    index = {"weight_map": {"a": "pytorch_model-1.bin", "b": "pytorch_model-2.bin"}}
+    files = {"config.json": b"{}", "pytorch_model.bin.index.json": json.dumps(index).encode()}
+    folder = write(tmp_path, {**files, "pytorch_model-1.bin": b"x"})
+    assert missing_weights(folder, pickle=True) == "lacks pytorch_model-2.bin"
+    write(tmp_path, {"pytorch_model-2.bin": b"x"})
+    assert missing_weights(folder, pickle=True) is None
+
+
+@pytest.mark.parametrize("config", ["gliner_config.json", "glirel_config.json"])
+def test_a_config_of_a_familys_own_name_is_a_config(tmp_path: Path, config: str) -> None:
+    assert missing_weights(write(tmp_path, {config: b"{}", "model.safetensors": b"x"})) is None
+
+
+def test_of_llama_cpps_family_gguf_files_are_fetched_and_nothing_else_is_asked_for(
+    locator: Locator, hub: FakeHub, tmp_path: Path
+) -> None:
+    hub.repos["org/m"] = {**FILES, "q4.gguf": b"weights"}
+    wanted = spec(hub="org/m").model_copy(update={"family": "llama_cpp"})
+    folder = locator.locate(wanted)
+    assert folder is not None
+    assert "q4.gguf" in hub.sent
+    assert not [name for name in hub.sent if name.endswith(".safetensors")]
+    empty = wanted.model_copy(update={"source": Source(path=str(write(tmp_path / "own", {"config.json": b"{}"})))})
+    with pytest.raises(WeightsUnavailable, match="has no GGUF file"):
+        locator.locate(empty)
 
 
 def test_what_was_found_is_not_asked_for_again(locator: Locator, hub: FakeHub) -> None:
