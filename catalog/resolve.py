@@ -5,33 +5,16 @@ Pure: nothing is fetched, and no library of models is asked. What no family serv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from catalog.architectures import Facts, by_architecture, by_head, by_labels, length_of
 from catalog.repository import Repository
 from catalog.schema import Spec
 
-Facts = dict[str, Any]
-"""Fields of a Spec, as a YAML would have them."""
-
-_ENDLESS = 10**9
-"""Tokenizers without a limit say a number beyond any other."""
-
-_VISION_LANGUAGE = (
-    "Gemma3ForConditionalGeneration",
-    "Idefics3ForConditionalGeneration",
-    "LlavaForConditionalGeneration",
-    "LlavaOnevisionForConditionalGeneration",
-    "Qwen2VLForConditionalGeneration",
-    "Qwen2_5_VLForConditionalGeneration",
-    "Qwen3VLForConditionalGeneration",
-    "Qwen3_5ForConditionalGeneration",
-    "SmolVLMForConditionalGeneration",
-)
-_PAGES = ("ColPaliForRetrieval", "ColQwen2ForRetrieval", "ColModernVBertForRetrieval")
 _KNOWN = ("sentence_transformers.", "pylate.models.Dense.")
 """Modules that sentence-transformers has itself, under its own names or another library's."""
 _FAMILY_CONFIGS = {"gliner_config.json": "gliner", "glirel_config.json": "glirel"}
@@ -77,7 +60,7 @@ def resolve(name: str, repository: Repository, source: Mapping[str, Any]) -> Spe
 def _family(repository: Repository) -> Facts | Refusal:
     for file, family in _FAMILY_CONFIGS.items():
         if file in repository.files:
-            return _by_labels(family, repository)
+            return by_labels(family, repository)
     config = repository.mapping("config.json")
     if "modules.json" in repository.files:
         return _by_modules(repository)
@@ -89,12 +72,12 @@ def _family(repository: Repository) -> Facts | Refusal:
             return Refusal("has GGUF files only; which of them is meant has to be said in a YAML")
         return Refusal("has no config.json, so nothing says what it is")
     if config.get("model_type") == "extractor":
-        return _by_labels("gliner2", repository)
+        return by_labels("gliner2", repository)
     architectures = [str(name) for name in config.get("architectures") or ()]
     if not architectures:
         return Refusal("names no architecture in its config.json")
     for architecture in architectures:
-        facts = _by_architecture(architecture, repository)
+        facts = by_architecture(architecture, repository)
         if facts is not None:
             return facts
     return Refusal(f"is a {architectures[0][:100]}, which no family serves")
@@ -119,24 +102,6 @@ def _needs(repository: Repository) -> list[Literal["code", "pickle"]] | Refusal:
     return needs
 
 
-def _by_labels(family: str, repository: Repository) -> Facts:
-    """Families whose models take any label, and whose configs say little more than a length."""
-    kinds = {
-        "gliner": ["entities"],
-        "glirel": ["relations"],
-        "gliner2": ["entities", "classifications", "structure", "relations"],
-        "gliclass": ["classifications"],
-    }[family]
-    facts: Facts = {
-        "family": family,
-        "tasks": {"extract": {"kinds": kinds}},
-        "max_length": _length(repository, 512),
-    }
-    if family == "glirel":
-        facts["inputs"] = ["text", "entities"]
-    return facts
-
-
 def _by_modules(repository: Repository) -> Facts | Refusal:
     """The layouts of sentence-transformers: a transformer and what comes after it."""
     entries = repository.configs.get("modules.json")
@@ -148,9 +113,9 @@ def _by_modules(repository: Repository) -> Facts | Refusal:
     model_type = str(library.get("model_type") or "")
     prompts = {name: text for name, text in (library.get("prompts") or {}).items() if isinstance(text, str) and text}
     first = repository.mapping(f"{paths[0]}/config.json" if paths[0] else "config.json")
-    length = _length(repository, 512, config=first)
+    length = length_of(repository, 512, config=first)
     if model_type == "CrossEncoder":
-        return _by_head(repository, first)
+        return by_head(repository, first)
     if "SpladePooling" in kinds or model_type == "SparseEncoder":
         size = first.get("vocab_size")
         facts = {"outputs": ["sparse"], "sparse_dims": size, "prompts": prompts}
@@ -180,174 +145,3 @@ def _by_modules(repository: Repository) -> Facts | Refusal:
         "tasks": {"encode": {"dims": width or 0, "prompts": prompts}},
         "max_length": length,
     }
-
-
-def _by_architecture(architecture: str, repository: Repository) -> Facts | None:
-    config = repository.mapping("config.json")
-    if architecture in _EXACT:
-        return _EXACT[architecture](repository, config)
-    if architecture in _PAGES:
-        width = config.get("embedding_dim") or 128
-        tasks = {"encode": {"outputs": ["multivector"], "token_dims": width}, "score": {"scale": "similarity"}}
-        return {
-            "family": "page_images",
-            "tasks": tasks,
-            "max_length": _length(repository, 2048),
-            "inputs": ["text", "image"],
-            "image_length": 1024,
-        }
-    if architecture in _VISION_LANGUAGE:
-        facts = _generator(repository, config.get("text_config") or config)
-        return {
-            **facts,
-            "family": "vision_language",
-            "inputs": ["text", "messages", "image"],
-            "image_length": 1024,
-        }
-    if architecture.endswith("ForTokenClassification"):
-        return _classifier(repository, "token_classifier", "entities", _names(config))
-    if architecture.endswith("ForSequenceClassification"):
-        return _by_head(repository, config)
-    if architecture.endswith("ForCausalLM"):
-        return {**_generator(repository, config), "family": "causal_lm", "inputs": ["text", "messages"]}
-    return None
-
-
-def _by_head(repository: Repository, config: Mapping[str, Any]) -> Facts:
-    """A sequence classifier by its labels: one scores pairs, entailment judges labels of the caller's own."""
-    labels = _labels(config)
-    if len(labels) == 1 or (not labels and config.get("num_labels") == 1):
-        scale = "logit" if "Identity" in str(config.get("sentence_transformers") or "") else "probability"
-        return {
-            "family": "cross_encoder",
-            "tasks": {"score": {"scale": scale}},
-            "max_length": _length(repository, 512),
-        }
-    if any(label.lower() == "entailment" for label in labels):
-        return _classifier(repository, "zero_shot_nli", "classifications", [])
-    return _classifier(repository, "sequence_classifier", "classifications", labels)
-
-
-def _classifier(repository: Repository, family: str, kind: str, labels: Sequence[str]) -> Facts:
-    facts = {"kinds": [kind], "labels": list(labels)}
-    return {"family": family, "tasks": {"extract": facts}, "max_length": _length(repository, 512)}
-
-
-def _generator(repository: Repository, config: Mapping[str, Any]) -> Facts:
-    tokenizer = repository.mapping("tokenizer_config.json")
-    chat = "chat_template" in tokenizer or any(name.startswith("chat_template") for name in repository.files)
-    facts: Facts = {
-        "tasks": {"generate": {"chat": chat, "tools": "tools" in str(tokenizer.get("chat_template", ""))}},
-        "max_length": _length(repository, 2048, config=config),
-    }
-    kind = str(config.get("dtype") or config.get("torch_dtype") or repository.mapping("config.json").get("dtype") or "")
-    if kind in ("float16", "bfloat16"):
-        facts["load"] = {"dtype": kind}
-    return facts
-
-
-def _pairs(repository: Repository, config: Mapping[str, Any]) -> Facts:
-    """Text and images in one space."""
-    text, vision = config.get("text_config") or {}, config.get("vision_config") or {}
-    width = config.get("projection_dim") or text.get("projection_size") or vision.get("hidden_size") or 768
-    side = int(vision.get("image_size", 224)) // int(vision.get("patch_size", 16))
-    return {
-        "family": "vision_text",
-        "tasks": {"encode": {"dims": width}},
-        "max_length": int(text.get("max_position_embeddings") or (77 if config.get("model_type") == "clip" else 64)),
-        "inputs": ["text", "image"],
-        "image_length": max(1, side * side),
-    }
-
-
-def _colbert(repository: Repository, config: Mapping[str, Any]) -> Facts:
-    """The layout of the first ColBERT: what its projection gives is said beside the config."""
-    return {
-        "family": "late_interaction",
-        "tasks": {
-            "encode": {"outputs": ["multivector"], "token_dims": repository.mapping("artifact.metadata").get("dim")},
-            "score": {"scale": "similarity"},
-        },
-        "inputs": ["text", "multivector"],
-        "max_length": _length(repository, 512),
-    }
-
-
-def _detector(family: str, length: int, patches: int) -> Callable[[Repository, Mapping[str, Any]], Facts]:
-    return lambda repository, config: {
-        "family": family,
-        "tasks": {"extract": {"kinds": ["objects"]}},
-        "max_length": length,
-        "inputs": ["image"],
-        "image_length": patches,
-    }
-
-
-def _reader(family: str, length: int, patches: int, kinds: Sequence[str]) -> Callable[..., Facts]:
-    return lambda repository, config: {
-        "family": family,
-        "tasks": {"extract": {"kinds": list(kinds)}},
-        "max_length": length,
-        "inputs": ["image", "text"],
-        "image_length": patches,
-    }
-
-
-def _speech(repository: Repository, config: Mapping[str, Any]) -> Facts:
-    return {
-        "family": "whisper",
-        "tasks": {"extract": {"kinds": ["transcript"]}},
-        "max_length": 14_400,
-        "unit": "seconds",
-        "inputs": ["audio"],
-    }
-
-
-def _donut(repository: Repository, config: Mapping[str, Any]) -> Facts | None:
-    if (config.get("encoder") or {}).get("model_type") != "donut-swin":
-        return None
-    length = int((config.get("decoder") or {}).get("max_position_embeddings") or 768)
-    return _reader("donut", length, 1200, ["text"])(repository, config)
-
-
-_EXACT: Mapping[str, Callable[[Repository, Mapping[str, Any]], Facts | None]] = {
-    "HF_ColBERT": _colbert,
-    "CLIPModel": _pairs,
-    "SiglipModel": _pairs,
-    "Siglip2Model": _pairs,
-    "WhisperForConditionalGeneration": _speech,
-    "GroundingDinoForObjectDetection": _detector("grounding_dino", 256, 900),
-    "Owlv2ForObjectDetection": _detector("owlv2", 16, 3600),
-    "Florence2ForConditionalGeneration": _reader("florence2", 1024, 577, ["text", "objects"]),
-    "VisionEncoderDecoderModel": _donut,
-    "GLiClassModel": lambda repository, config: _by_labels("gliclass", repository),
-}
-
-
-def _labels(config: Mapping[str, Any]) -> list[str]:
-    """The labels of a head, in their order."""
-    names = config.get("id2label")
-    if not isinstance(names, Mapping):
-        return []
-    return [str(names[key]) for key in sorted(names, key=lambda key: int(key) if str(key).isdigit() else 0)]
-
-
-def _names(config: Mapping[str, Any]) -> list[str]:
-    """What a tagger finds: its labels without their place in an entity, each once."""
-    plain = (label[2:] if label[:2] in ("B-", "I-", "E-", "S-", "L-", "U-") else label for label in _labels(config))
-    return [label for label in dict.fromkeys(plain) if label != "O"]
-
-
-def _length(repository: Repository, usual: int, *, config: Mapping[str, Any] | None = None) -> int:
-    """How many tokens it reads: the least of what its configs say."""
-    config = repository.mapping("config.json") if config is None else config
-    positions = config.get("max_position_embeddings")
-    padded = str(config.get("model_type", "")) in ("roberta", "xlm-roberta", "camembert", "mpnet")
-    limits = [
-        repository.mapping("sentence_bert_config.json").get("max_seq_length"),
-        repository.mapping("tokenizer_config.json").get("model_max_length"),
-        # These number their places from behind the padding.
-        positions - 2 if padded and isinstance(positions, int) else positions,
-    ]
-    told = [int(limit) for limit in limits if isinstance(limit, int | float) and 0 < limit < _ENDLESS]
-    return min(told, default=usual)

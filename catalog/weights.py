@@ -76,8 +76,8 @@ _TOKENIZER = _Wanted(TOKENIZER_FILES, missing_tokenizer)
 class Locator:
     """Finds model files. One serves a process; tests make their own with a cache folder and a hub of theirs.
 
-    With `progress` the client shows on stderr how far a download is. `patience_s` bounds the one question that finds out whether the hub answers. Thread-safe: several threads that
-    want one model fetch it once.
+    With `progress` the client shows on stderr how far a download is. `patience_s` bounds the one question that finds
+    out whether the hub answers. Thread-safe: several threads that want one model fetch it once.
     """
 
     def __init__(
