@@ -126,5 +126,7 @@ class Survey:
         for reason in self.too_large.values():
             log.debug("%s", reason)
         if self.too_large:
-            log.info("%d models of the catalog can never fit here, such as %s", len(self.too_large), min(self.too_large))
+            log.info(
+                "%d models of the catalog can never fit here, such as %s", len(self.too_large), min(self.too_large)
+            )
         self.done.set()
