@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from catalog.options.generate import GenerateOptions
+from engine.errors import ItemRejected
 from engine.generation.vocabulary import Vocabulary
 
 
@@ -55,9 +56,12 @@ class Sampler:
             scores[self._ends] = -torch.inf
         if allowed is not None:
             scores.masked_fill_(~allowed, -torch.inf)
+            if not bool(allowed.any()):
+                raise ItemRejected("The grammar allows no token here.", param="options.grammar")
         if self._generator is None:
             return int(scores.argmax())
-        scores /= options.temperature
+        # From the likeliest on, so that no temperature is too low.
+        scores = (scores - scores.max()) / options.temperature
         if options.top_k is not None and options.top_k < len(scores):
             scores[scores < scores.topk(options.top_k).values[-1]] = -torch.inf
         if options.top_p < 1:
