@@ -39,7 +39,7 @@ def by_architecture(architecture: str, repository: Repository) -> Facts | None:
             "family": "page_images",
             "tasks": tasks,
             "max_length": length_of(repository, 2048),
-            "inputs": ["text", "image"],
+            "inputs": ["text", "image", "multivector"],
             "image_length": 1024,
         }
     if architecture in _VISION_LANGUAGE:
