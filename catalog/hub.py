@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from catalog.errors import CatalogError, UnservedModel
+from catalog.errors import CatalogError, UnservedModel, WeightsReason, WeightsUnavailable
 from catalog.loader import DEFAULT, Choice, not_allowed
 from catalog.places import Place
 from catalog.resolve import Refusal, resolve
@@ -92,6 +92,10 @@ class HubModels:
                 choice = self._choice(place, model, revision or None)
             except CatalogError as error:
                 failure = failure or error
+                continue
+            except OSError as error:
+                said = f"The files of {model!r} cannot be read here: {error.strerror or type(error).__name__}."
+                failure = failure or WeightsUnavailable(said, param="model", reason=WeightsReason.UNKNOWN)
                 continue
             if choice is not None:
                 # Of a revision nothing can change; what a name without one means, is asked again.

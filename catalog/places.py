@@ -19,7 +19,7 @@ from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from catalog.errors import WeightsReason, WeightsUnavailable
-from catalog.repository import FIRST_CONFIGS, MOST_CONFIG_BYTES, Repository, is_config
+from catalog.repository import FIRST_CONFIGS, MOST_CONFIG_BYTES, Repository, config_files
 from catalog.weights import hub_failure
 
 _LOCAL = "local-"
@@ -112,15 +112,12 @@ class HubPlace:
         commit = info.sha or revision or constants.DEFAULT_REVISION
         files = {file.rfilename: file.size or 0 for file in info.siblings or ()}
         disable_progress_bars()
-        configs = {
-            file: _json(
-                Path(hf_hub_download(name, file, revision=commit, cache_dir=self._cache_dir, endpoint=self._endpoint))
-            )
-            for file, size in files.items()
-            if is_config(file, size)
-        }
+        configs = {file: _json(self._config(name, file, commit)) for file in config_files(files)}
         repository = Repository(commit, files, configs, _counted(info), _licence(info))
         return There(repository, {"hub": name, "revision": commit})
+
+    def _config(self, name: str, file: str, commit: str) -> Path:
+        return Path(hf_hub_download(name, file, revision=commit, cache_dir=self._cache_dir, endpoint=self._endpoint))
 
     def _cached(self, name: str, revision: str | None) -> There | None:
         """What the cache has of it; its weights may be missing there. Without a revision, what was fetched last."""
@@ -148,7 +145,7 @@ def _of_folder(folder: Path, revision: str | None) -> Repository:
         for file in sorted(folder.glob(pattern))
         if file.is_file()
     }
-    configs = {name: _json(folder / name) for name, size in files.items() if is_config(name, size)}
+    configs = {name: _json(folder / name) for name in config_files(files)}
     if revision is None:
         said = json.dumps([sorted(files.items()), configs], sort_keys=True)
         revision = _LOCAL + hashlib.sha256(said.encode()).hexdigest()[:16]

@@ -25,6 +25,9 @@ FIRST_CONFIGS = ("config.json", "modules.json", "gliner_config.json", "glirel_co
 MOST_CONFIG_BYTES = 16 * 2**20
 """A larger one is no config."""
 
+MOST_CONFIGS = 64
+"""So many are read of one repository, those of its root first; anybody can put any number there."""
+
 _FLOAT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
 
 
@@ -60,6 +63,12 @@ class Repository:
         total = self.mapping("model.safetensors.index.json").get("metadata", {}).get("total_size", 0)
         names = self.ending(".safetensors") or self.ending(".bin")
         return int(total or sum(self.files[name] for name in names)) // _FLOAT_BYTES.get(kind, 4)
+
+
+def config_files(files: Mapping[str, int]) -> list[str]:
+    """The files that are read to find out what a model is."""
+    found = [name for name, size in files.items() if is_config(name, size)]
+    return sorted(found, key=lambda name: (name.count("/"), name))[:MOST_CONFIGS]
 
 
 def is_config(name: str, size: int = 0) -> bool:

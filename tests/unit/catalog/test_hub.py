@@ -14,6 +14,7 @@ from catalog.hub import HubModels
 from catalog.live import LiveCatalog
 from catalog.loader import Choice
 from catalog.places import FolderPlace, HubPlace
+from catalog.repository import MOST_CONFIGS
 from catalog.weights import Locator
 from tests.unit.catalog.conftest import COMMIT, Hub
 
@@ -167,6 +168,21 @@ def test_a_folder_is_found_by_name_and_its_revision_by_what_is_in_it(tmp_path: P
     assert ask("org/m").key != choice.key
     with pytest.raises(WeightsUnavailable, match="not those that the job was sent for"):
         ask(choice.key)
+
+
+def test_a_place_that_cannot_be_read_says_so_and_breaks_nothing(tmp_path: Path) -> None:
+    class Shut:
+        def look(self, name: str, revision: str | None, /) -> None:
+            raise PermissionError(13, "Permission denied")
+
+    with pytest.raises(WeightsUnavailable, match="'org/m' cannot be read here: Permission denied"):
+        catalog(tmp_path, Shut()).ask("org/m")
+
+
+def test_a_repository_full_of_configs_is_not_fetched_whole(hub: Hub, place: HubPlace, tmp_path: Path) -> None:
+    hub.repos["org/m"] = {**files(RERANKER), **{f"a/config-{number}.json": b"%d" % number for number in range(200)}}
+    assert catalog(tmp_path, place).ask("org/m").spec.family == "cross_encoder"
+    assert len(hub.sent) == MOST_CONFIGS
 
 
 def test_a_folder_comes_before_the_hub_and_a_yaml_before_both(hub: Hub, place: HubPlace, tmp_path: Path) -> None:
