@@ -115,8 +115,10 @@ class WeightsUnavailable(CatalogError):
 
 
 def nearest(name: str, known: Sequence[str], count: int = 3) -> list[str]:
-    """The known names most like `name`, best first; empty when none is near."""
+    """The known names most like `name`, best first; empty when none is near. Swapped letters are nearer than others."""
     folded = {k.lower(): k for k in known}
     tails = {k.rsplit("/", 1)[-1].lower(): k for k in known}
-    close = get_close_matches(name[:200].lower(), [*folded, *tails], n=count * 2, cutoff=0.5)
+    asked = name[:200].lower()
+    close = get_close_matches(asked, [*folded, *tails], n=count * 2, cutoff=0.5)
+    close.sort(key=lambda found: sorted(found) != sorted(asked))
     return list(dict.fromkeys(folded.get(c) or tails[c] for c in close))[:count]
