@@ -119,6 +119,6 @@ def nearest(name: str, known: Sequence[str], count: int = 3) -> list[str]:
     folded = {k.lower(): k for k in known}
     tails = {k.rsplit("/", 1)[-1].lower(): k for k in known}
     asked = name[:200].lower()
-    close = get_close_matches(asked, [*folded, *tails], n=count * 2, cutoff=0.5)
+    close = get_close_matches(asked, {**folded, **tails}, n=count + 3, cutoff=0.5)
     close.sort(key=lambda found: sorted(found) != sorted(asked))
     return list(dict.fromkeys(folded.get(c) or tails[c] for c in close))[:count]
