@@ -46,7 +46,8 @@ class Case:
     of their own. `reference` loads the same files with the model's own library, on a device, and gives what answers
     items by the library's public calls and in its own batches, in the form that `found` makes of an output; None only
     where the family has no library of its own, and then `why_no_reference` says so. Numbers are
-    compared within `tolerance`, all else exactly.
+    compared within `tolerance`, all else exactly. `needs` says what this machine lacks for the case, None if nothing;
+    where it lacks something only what needs no loaded model is tested.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Case:
     why_no_reference: str = ""
     found: Callable[[Output], Any] = plain
     tolerance: float = 1e-4
+    needs: Callable[[], str | None] | None = None
 
 
 def agree(one: Any, other: Any, tolerance: float) -> str | None:
