@@ -1,8 +1,9 @@
 """Lanes: threads that compute, one batch or step after the other, each taken from what waits at that moment.
 
 There are two sets of them. The device's lanes run what is done on the device, the host's what the host's cores do
-beside it (parsing, OCR); each set has a scheduler of its own, so that neither waits for the other. A lane that is free
-never waits for a batch to grow. The engine's lock is not held while anything runs.
+beside it (parsing, OCR); each set has a scheduler of its own, so that neither waits for the other. The host's have one
+lane more than batches may have, so that a text is generated there while documents are read. A lane that is free never
+waits for a batch to grow. The engine's lock is not held while anything runs.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ Turn = Run | tuple[Session, bool] | list[Finished]
 class Lanes:
     """The lanes of one place, with what waits for them. Under the engine's lock but for `start` and `join`.
 
-    `settled` is called when works or passes have gone. `others` are the lanes of the other places.
+    `settled` is called when works or passes have gone. `others` are the lanes of the other places. Batches may have
+    `count` lanes; on the host there is one more, for steps alone, since a batch there may take minutes.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class Lanes:
 
     def start(self) -> None:
         """Begin to compute."""
-        for number in range(self._count):
+        for number in range(self._count + (self.place is Place.HOST)):
             lane = threading.Thread(target=self._serve, name=f"{self.place}-lane-{number}", daemon=True)
             self._threads.append(lane)
             lane.start()
@@ -228,6 +230,14 @@ class Lanes:
             return False
         return bool(self._means.hand.running or self.sessions.sequences) or self._could_run()
 
+    def _full(self) -> bool:
+        """Whether batches have all the lanes that they may have."""
+        means = self._means
+        runs = [run for run in means.hand.running.values() if run.place is self.place]
+        return (
+            len(runs) >= self._count and sum(not means.roster[run.batch.model].stepped for run in runs) >= self._count
+        )
+
     def _could_run(self) -> bool:
         """Whether a batch that waits could run now."""
         return any(self._ready(model) is not None for model in self.scheduler.models)
@@ -236,7 +246,7 @@ class Lanes:
         """What the model's next batch may be, with the activation bytes that are free; None if it cannot have one."""
         means = self._means
         model = means.roster[name]
-        if model.stepped or not means.residency.available(name):
+        if model.stepped or self._full() or not means.residency.available(name):
             return None
         adapter = means.residency.there(name)
         bounds = means.roster.bounds(name, padded=adapter is None or not adapter.unpadded)

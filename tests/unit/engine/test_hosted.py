@@ -11,6 +11,7 @@ import pytest
 from catalog.terms import Verb
 from engine.adapters.base import Place
 from engine.adapters.fake import FakeAdapter
+from engine.adapters.fake_generator import FakeGeneratorAdapter
 from engine.adapters.fake_parser import FakeParserAdapter
 from engine.engine import Engine
 from engine.errors import EngineError
@@ -121,6 +122,28 @@ def test_a_slow_parse_does_not_delay_an_embedding(
     assert slow.id not in recorder.done
     parsing.open.set()
     recorder.results(slow)
+
+
+def test_a_slow_parse_does_not_delay_a_text_that_the_host_generates(
+    make_engine: MakeEngine,
+    recorder: Recorder,
+    document: MakeWork,
+    now_work: MakeWork,
+    parsing: Gate,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(FakeGeneratorAdapter, "place", Place.HOST)
+    engine = make_engine({"p": PARSER, "g": {"family": "fake_generator"}}, host_bytes=10_000, batch_items=1)
+    slow = [document("a"), document("b")]
+    engine.submit(slow)
+    parsing.until()
+    text = now_work("say", model="g", verb=Verb.GENERATE)
+    engine.submit([text])
+    assert isinstance(recorder.results(text)[0].outcomes[0], Output)
+    assert not parsing.reached.acquire(blocking=False), "a second document took the lane that is kept for steps"
+    assert not recorder.done.keys() & {work.id for work in slow}
+    parsing.open.set()
+    recorder.results(*slow)
 
 
 def test_a_slow_embedding_does_not_delay_a_parse(
