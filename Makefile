@@ -1,7 +1,7 @@
 # Roost. `make help` lists the targets. Needs make, Python 3.11 to 3.13 and nothing else; works as root and as a user.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test up lint bench clean
+.PHONY: help setup demo claims test up lint bench clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -10,6 +10,8 @@ STAMP := $(VENV)/.installed
 # `make test TESTS=tests/unit` runs a part; PYTEST takes any other option.
 TESTS ?=
 PYTEST ?=
+# `make claims CLAIMS="--jobs --claims 4"` takes the options of examples/claims.
+CLAIMS ?=
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +30,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup ## start the stack, search a few passages by meaning, show where the time went, stop
 	@$(BIN)/python examples/search/demo.py
 
+claims: setup ## take a flood claim through documents, fields, reranking, detection and a review; CLAIMS="--jobs" as jobs
+	@$(BIN)/python -m examples.claims $(CLAIMS)
+
 test: setup ## run the whole test suite; it starts the servers it needs
 	@$(BIN)/python -m pytest $(PYTEST) $(TESTS)
 
@@ -39,6 +44,7 @@ lint: setup ## check format, style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy examples/search
+	$(BIN)/mypy -p examples.claims
 	$(BIN)/lint-imports --no-cache
 
 bench: setup ## measure the real stack, as a table and as JSON

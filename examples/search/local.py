@@ -1,4 +1,4 @@
-"""A stack for the demo: `roost up` in a folder of its own, on free ports, ended with Ctrl-C's signal."""
+"""A stack for an example: `roost up` in a folder of its own, on free ports, ended with Ctrl-C's signal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,12 +19,16 @@ class NoStackError(Exception):
 
 
 @contextmanager
-def stack(folder: Path) -> Iterator[str]:
-    """Run `roost up` as a user would, print what it says, and give the address of the API once it is ready."""
+def stack(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Run `roost up` as a user would, print what it says, and give the address of the API once it is ready.
+
+    `settings` are more variables for it, such as ROOST_CATALOG.
+    """
     environment = {
         "ROOST_PORT": "0",
         "ROOST_FLOWER_PORT": str(_free_port()),
         **os.environ,
+        **(settings or {}),
         "ROOST_DATA_DIR": str(folder),
         "PYTHONUNBUFFERED": "1",
     }
