@@ -161,7 +161,13 @@ def _sections(
             rows=tuple(rows_of(case.name, [one.readings for one in found[case.name]])),
             notes=case.notes,
             cpu_us=found[case.name][-1].cpu_us if found[case.name] else {},
-            failed=failed.get(case.name, ""),
+            failed="; ".join(
+                [
+                    *dict.fromkeys(part for one in found[case.name] for part in one.failed),
+                    *filter(None, [failed.get(case.name)]),
+                ]
+            ),
+            wide=isinstance(case, Study) and case.wide,
         )
         for case in cases
     ]

@@ -49,10 +49,11 @@ class Stack:
 
 @dataclass(slots=True)
 class Found:
-    """What one round of a case found: figures, and CPU microseconds a job by part for each load."""
+    """What one round of a case found: figures, CPU microseconds a job by part for each load, parts that failed."""
 
     readings: list[Reading] = field(default_factory=list)
     cpu_us: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
 
     def add(self, *readings: Reading) -> None:
         """Add figures."""
@@ -88,6 +89,8 @@ class Study:
     title: str
     measure: Callable[[Pace, int], Found]
     notes: tuple[str, ...] = ()
+    wide: bool = False
+    """Whether figures are called `subject: figure` and the report has a line for each subject."""
 
 
 class Unreliable(RuntimeError):

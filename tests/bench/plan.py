@@ -9,6 +9,7 @@ from tests.bench.cases import (
     documents,
     embeddings,
     fairness,
+    families,
     generation,
     items,
     jobs,
@@ -39,5 +40,6 @@ STUDIES: tuple[Study, ...] = (
     learning.STUDY,
     documents.STUDY,
     generation.STUDY,
+    families.STUDY,
     simulated.STUDY,
 )

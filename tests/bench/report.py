@@ -24,6 +24,7 @@ class Section:
     notes: tuple[str, ...] = ()
     cpu_us: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     failed: str = ""
+    wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def as_text(report: Report) -> str:
         if section.failed:
             lines += [f"FAILED: {section.failed}", ""]
         if section.rows:
-            lines += table(HEADS, [_cells(row) for row in section.rows])
+            lines += _wide(section.rows) if section.wide else table(HEADS, [_cells(row) for row in section.rows])
         if section.cpu_us:
             lines += ["", *_cpu_table(section.cpu_us)]
         if section.notes:
@@ -83,6 +84,21 @@ def _cpu_table(cpu_us: Mapping[str, Mapping[str, float]]) -> list[str]:
     parts = list(dict.fromkeys(part for spent in cpu_us.values() for part in spent))
     rows = [(load, *(number(spent.get(part, 0.0)) for part in parts)) for load, spent in cpu_us.items()]
     return table(("CPU µs a job", *parts), rows)
+
+
+def _wide(rows: Sequence[Row]) -> list[str]:
+    """A line for each subject of rows called `subject: figure`, a column for each figure; medians and verdicts."""
+    lines: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        subject, _, figure = row.what.partition(": ")
+        lines.setdefault(subject, {})[f"{figure}, {row.unit}"] = row
+    heads = list(dict.fromkeys(figure for line in lines.values() for figure in line))
+    cells = []
+    for subject, line in lines.items():
+        numbers = [number(line[figure].median) if figure in line else "" for figure in heads]
+        targets = [f"{target_text(row.target)}: {verdict(row.reached)}" for row in line.values() if row.target]
+        cells.append((subject, *numbers, "; ".join(targets)))
+    return table(("what", *heads, ""), cells)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

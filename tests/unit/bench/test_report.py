@@ -81,6 +81,22 @@ def test_a_case_that_failed_is_shown_with_its_reason(report: Report) -> None:
     assert "FAILED: HTTP 500" in as_text(broken)
 
 
+def test_a_wide_section_has_a_line_for_each_subject(report: Report) -> None:
+    readings = [
+        Reading("owls: in batches", 20.0, "items/s"),
+        Reading("owls: gain", 1.05, "times", at_least(1.1)),
+        Reading("crows: in batches", 30.0, "items/s"),
+    ]
+    wide = Section("birds", "birds", tuple(rows_of("birds", [readings])), wide=True)
+    lines = as_text(dataclasses.replace(report, sections=(wide,))).splitlines()
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+    assert table == [
+        ["what", "in batches, items/s", "gain, times", ""],
+        ["owls", "20", "1.05", "≥ 1.1: not reached"],
+        ["crows", "30", "", ""],
+    ]
+
+
 @pytest.mark.parametrize(
     ("value", "shown"),
     [(0.0, "0"), (0.8449, "0.845"), (12.34, "12.3"), (123.4, "123"), (1234.5, "1,230"), (98_765.0, "98,800")],
