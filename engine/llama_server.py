@@ -56,6 +56,8 @@ class LlamaServer:
         params.warmup = False
         params.use_jinja = True
         params.ui = False
+        # Errors alone: otherwise it prints several lines about every request.
+        params.verbosity = 1
         # It listens on a port of this machine besides, which nobody is to use.
         params.api_keys = [_secret()]
         self.heard = threading.Condition()

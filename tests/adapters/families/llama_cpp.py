@@ -38,6 +38,7 @@ def reference(folder: Path | None, device: str) -> Answers:
     params = xllamacpp.CommonParams()
     params.model.path = str(next(folder.glob("*.gguf")))
     params.n_ctx = 512
+    params.verbosity = 1  # errors alone
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     library: Any = xllamacpp.Server(params)
 
