@@ -224,7 +224,13 @@ class Settings(BaseSettings):
         Field(description="Folder of the account that the workers on a device share; empty picks one in memory"),
     ] = ""
     host_lanes: Annotated[
-        int, Field(ge=1, le=64, description="Batches of host-bound models (parsing, OCR) run beside the device's")
+        int,
+        Field(
+            ge=1,
+            le=64,
+            description="Batches of host-bound models (parsing, OCR) run beside the device's; texts that are generated "
+            "there have a lane of their own",
+        ),
     ] = 1
     step_ms: Annotated[
         float, Field(gt=0, description="The most that one step of a generating model should take, in ms")

@@ -35,6 +35,8 @@ FIELDS: dict[str, Any] = {
     },
 }
 _CLAUSE = re.compile(r"^#*\s*(\d\.\d)\s", re.MULTILINE)
+_WORDS = "^[A-Z][A-Za-z'-]{0,15}(,? [A-Za-z'-]{1,16}){5,18}\\.$"
+"""A short sentence of words alone: of figures and blanks the smallest models find no end."""
 _TOP = 3
 
 
@@ -172,7 +174,7 @@ def review_schema(claim: Claim, read: _Read) -> dict[str, Any]:
         "properties": {
             "claim_number": {"const": claim.number},
             "clause": {"enum": list(read.ranking)},
-            "reason": {"type": "string", "minLength": 20, "maxLength": 120},
+            "reason": {"type": "string", "pattern": _WORDS},
             "decision": {"enum": ["pay", "pay in part", "refer to an adjuster", "decline"]},
             "pay_pounds": {"type": "integer", "minimum": 0, "maximum": claim.total},
         },
