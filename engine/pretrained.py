@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.modelfolder import missing_weights, model_root, module_folders, pickled_files, weight_files
 from catalog.tokenizer import PlainTokenizer
+from engine.building import BUILDING
 from engine.checkpoint import Weights, read_weights
 from engine.embedder import Embedder
 from engine.errors import LoadFailed, LoadReason
@@ -84,7 +85,8 @@ def read_embedder(
     refuse_unsafe(name, folder, pickle=pickle, code=code)
     expected = folder_weights(folder, 1, pickle=pickle)
     try:
-        return _read(name, folder, device, dtype, attention, expected, code=code)
+        with BUILDING:
+            return _read(name, folder, device, dtype, attention, expected, code=code)
     except Exception as error:
         raise classified(name, error) from error
 

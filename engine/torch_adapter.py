@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from catalog.modelfolder import read_json, weight_files
 from catalog.schema import Spec
 from engine.adapters.base import Adapter, LoadOptions
+from engine.building import BUILDING
 from engine.checkpoint import Shape, read_shape, read_weights
 from engine.errors import LoadFailed, LoadReason, OutOfMemory
 from engine.failures import load_failure, out_of_memory
@@ -88,7 +89,8 @@ class TorchAdapter(Adapter):
     def load(self) -> None:
         """Read, place, warm up. Raises LoadFailed with its reason, or OutOfMemory."""
         try:
-            module = self.read().eval().requires_grad_(requires_grad=False)
+            with BUILDING:
+                module = self.read().eval().requires_grad_(requires_grad=False)
             if self.device == "cpu":
                 _own_memory(module)
             self.module = module.to(self.device)
