@@ -48,6 +48,7 @@ class RapidocrAdapter(Adapter):
 
     options = RapidocrOptions
     place: ClassVar[Place] = Place.HOST
+    most_items = 1
 
     def __init__(self, spec: Spec, options: LoadOptions, folder: Path | None, device: str) -> None:
         super().__init__(spec, options, folder, device)
@@ -59,7 +60,7 @@ class RapidocrAdapter(Adapter):
 
     @classmethod
     def group(cls, verb: Verb, options: Any) -> Hashable:
-        """Images are read one by one, so options mix."""
+        """Images are read one by one, each in a batch of its own: a page of text takes seconds."""
         return None
 
     def footprint(self) -> Footprint:
