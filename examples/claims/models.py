@@ -45,12 +45,12 @@ class Models:
 
 
 def _published(name: str) -> Model:
-    return Model(name, "as published, from the hub or its cache")
+    return Model(name, "as the catalog has it: published, from the hub or its cache")
 
 
 ARTICLE = Models(
     name="article",
-    parse=Model("docling", "Heron and TableFormer as published, from the hub or its cache"),
+    parse=Model("docling", "as the catalog has it: Heron and TableFormer, from the hub or its cache"),
     fields=_published("fastino/gliner2-large-v1"),
     rerank=_published("BAAI/bge-reranker-v2-m3"),
     damage=_published("IDEA-Research/grounding-dino-tiny"),
