@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 PAGES = sorted(
     path.relative_to(ROOT)
-    for folder in (ROOT, ROOT / "docs", ROOT / "docs" / "decisions", ROOT / "deploy", ROOT / "examples" / "search")
+    for folder in (ROOT, ROOT / "docs", ROOT / "docs" / "decisions", ROOT / "deploy", *(ROOT / "examples").iterdir())
     for path in folder.glob("*.md")
 )
 _LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
