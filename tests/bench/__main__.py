@@ -47,7 +47,7 @@ class Options:
 def parse(arguments: Sequence[str]) -> Options:
     """The options of a command line. Ends the process with a message on a wrong one."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Load against the real embedded stack.")
-    parser.add_argument("--quick", action="store_true", help="one short round of everything, under three minutes")
+    parser.add_argument("--quick", action="store_true", help="one short round of everything")
     parser.add_argument("--only", action="append", choices=NAMES, default=[], help="run only this; may be repeated")
     parser.add_argument("--rounds", type=int, default=0, help="rounds to take the median of (default 3, quick 1)")
     parser.add_argument("--json", action="store_true", help="print JSON on stdout and the table on stderr")

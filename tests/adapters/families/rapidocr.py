@@ -50,7 +50,8 @@ def reference(folder: Path | None, device: str) -> Answers:
     from PIL import Image
     from rapidocr import RapidOCR
 
-    library: Any = RapidOCR(params={"Global.log_level": "error"})
+    one = {f"EngineConfig.onnxruntime.{kind}_op_num_threads": 1 for kind in ("intra", "inter")}
+    library: Any = RapidOCR(params={"Global.log_level": "error", **one})
 
     def answers(items: Sequence[Payload]) -> list[Any]:
         found = []
