@@ -10,11 +10,12 @@ import logging
 import warnings
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from catalog.modelfolder import read_json
 from catalog.schema import LoraSource
 from engine.checkpoint import Shape, read_weights
 from engine.errors import EngineError, LoadFailed, LoadReason
@@ -27,6 +28,29 @@ log = logging.getLogger(__name__)
 
 _UNSET = object()
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_SETTINGS = {
+    "task_type",
+    "r",
+    "target_modules",
+    "exclude_modules",
+    "lora_alpha",
+    "lora_dropout",
+    "fan_in_fan_out",
+    "bias",
+    "lora_bias",
+    "use_rslora",
+    "use_dora",
+    "modules_to_save",
+    "layers_to_transform",
+    "layers_pattern",
+    "rank_pattern",
+    "alpha_pattern",
+}
+"""What an adapter's file may say of how it is computed."""
+_NOTES = {"peft_type", "peft_version", "base_model_name_or_path", "revision", "inference_mode", "auto_mapping"}
+"""What it may say besides, and nothing comes of it."""
+_OFF: dict[str, Any] = {"runtime_config": {"ephemeral_gpu_offload": False}}
+"""Values that say nothing, where they are neither empty nor the library's own."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -134,7 +158,6 @@ class Loras:
         self._active = name
 
     def _read(self, name: str) -> Lora:
-        from peft import LoraConfig, PeftConfig
         from safetensors.torch import load_file
 
         folder = lora_folder(name, self._sources[name], fetch=True)
@@ -142,10 +165,7 @@ class Loras:
         if size > self._slot:
             message = f"The LoRA {name} takes {size} bytes, a slot {self._slot}: raise the load option lora_rank."
             raise LoadFailed(message, LoadReason.CONFIG)
-        config = PeftConfig.from_pretrained(str(folder))
-        if not isinstance(config, LoraConfig):
-            raise LoadFailed(f"{name} is no LoRA but another kind of adapter.", LoadReason.CONFIG)
-        return Lora(name, config, load_file(folder / WEIGHTS))
+        return Lora(name, _config(name, read_json(folder / CONFIG)), load_file(folder / WEIGHTS))
 
     def _put(self, name: str, read: Lora) -> None:
         own = f"slot{self._count}"
@@ -172,6 +192,25 @@ class Loras:
     def _drop(self, name: str) -> None:
         self._model.delete_adapter(self._here.pop(name))
         self._active = _UNSET
+
+
+def _config(name: str, found: Mapping[str, Any]) -> Any:
+    """The library's settings of an adapter whose file says this. Raises LoadFailed for what is not served.
+
+    A setting that is not known here must be as good as left out: some make the library import a module, change the
+    weights that all adapters share, or need more than the adapter's tensors.
+    """
+    from peft import LoraConfig
+
+    if found.get("peft_type") != "LORA":
+        raise LoadFailed(f"{name} is no LoRA but another kind of adapter.", LoadReason.CONFIG)
+    usual = {one.name: one.default for one in fields(LoraConfig)}
+    for key, value in found.items():
+        known = key in _SETTINGS or key in _NOTES or (key in _OFF and value == _OFF[key])
+        begins = key == "init_lora_weights" and (isinstance(value, bool) or value == "gaussian")
+        if not known and not begins and value and value != usual.get(key, MISSING):
+            raise LoadFailed(f"The LoRA {name} has the setting {key}, which is not served.", LoadReason.CONFIG)
+    return LoraConfig(**{key: value for key, value in found.items() if key in _SETTINGS})
 
 
 def _from_hub(name: str, source: LoraSource, *, fetch: bool) -> Path:

@@ -17,6 +17,7 @@ from catalog.schema import LoraSource
 from catalog.terms import Verb
 from engine.adapters.base import Part, TokenSequence
 from engine.errors import LoadFailed
+from engine.generation.lora import Loras
 from engine.types import Output
 from tests.adapters.causal_lm.conftest import answers, decoder, outcomes
 from tests.adapters.conftest import batch
@@ -119,3 +120,27 @@ def test_one_that_is_missing_or_does_not_fit_fails_alone(sources: dict[str, Lora
     assert isinstance(bare, Output)
     assert bare == answers(adapter, [TEXT])[0]
     adapter.unload()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("megatron_config", {"tensor_model_parallel_size": 1}),
+        ("megatron_core", "os.path"),
+        ("init_lora_weights", "pissa"),
+        ("layer_replication", [[0, 1], [0, 1]]),
+        ("a_setting_of_tomorrow", 3),
+    ],
+)
+def test_a_setting_that_is_not_known_to_be_harmless_is_refused_by_name(
+    sources: dict[str, LoraSource], tmp_path: Path, key: str, value: object
+) -> None:
+    for file in Path(str(sources["birds"].path)).iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    (tmp_path / "adapter_config.json").write_text(json.dumps({**config, key: value}))
+    loras = Loras(None, {"own": LoraSource(path=str(tmp_path))}, 1, 2**30, torch.float32)
+    with pytest.raises(LoadFailed, match=key):
+        loras.read("own")
+    (tmp_path / "adapter_config.json").write_text(json.dumps({**config, "a_setting_of_tomorrow": None}))
+    assert loras.read("own") is not None
