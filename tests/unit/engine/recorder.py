@@ -16,6 +16,8 @@ PATIENCE_S = 10.0
 class Recorder:
     """What the engine said, in order."""
 
+    patience_s = PATIENCE_S
+
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.calls: list[list[Finished]] = []
@@ -69,7 +71,7 @@ class Recorder:
     def until(self, happened: Callable[[], bool]) -> None:
         """Wait for a condition on what was told; fail the test if it never comes."""
         with self.changed:
-            assert self.changed.wait_for(happened, PATIENCE_S), "what the test waits for did not happen"
+            assert self.changed.wait_for(happened, self.patience_s), "what the test waits for did not happen"
 
     def results(self, *works: Work) -> list[Finished]:
         """These works finished, waiting for them."""
