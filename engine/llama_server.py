@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, TextTooLong
+from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, ModelFailed, TextTooLong
 
 
 @dataclass
@@ -83,7 +83,11 @@ class LlamaServer:
     def _follow(self, call: Any, body: Mapping[str, Any], speech: Speech) -> None:
         def hear(chunk: Any) -> bool:
             with self.heard:
-                _take(speech, chunk)
+                try:
+                    _take(speech, chunk)
+                except Exception as error:  # noqa: BLE001 - the server passes over what is raised in here
+                    speech.error = _refusal(error)
+                    speech.stopped = True
                 self.heard.notify_all()
                 return speech.stopped
 
@@ -91,7 +95,7 @@ class LlamaServer:
             reply = call(dict(body), hear)
             failure = reply.get("error") if isinstance(reply, dict) else None
         except Exception as error:  # noqa: BLE001 - whatever it is, the sequence must end
-            failure = {"message": type(error).__name__}
+            failure = error
         with self.heard:
             if failure is not None and not speech.over:
                 speech.error = _refusal(failure)
@@ -124,6 +128,9 @@ def _take(speech: Speech, chunk: Any) -> None:
 
 
 def _refusal(failure: Any) -> EngineError:
+    """What the caller is told: of the server's own refusals what it says, of what broke beside them its name alone."""
+    if isinstance(failure, Exception):
+        return ModelFailed(type(failure).__name__)
     said = failure if isinstance(failure, Mapping) else {"message": str(failure)}
     if said.get("type") == "exceed_context_size_error":
         tokens, context = said.get("n_prompt_tokens"), said.get("n_ctx")

@@ -9,6 +9,7 @@ take them for what they look like. LoRA, tools and images are not served.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,9 @@ PATIENCE_S = 0.25
 
 _OVERHEAD = 64 * 2**20
 """What the server takes besides weights and caches; measured with a model of 135 million weights."""
+
+
+_CONTROLS = re.compile(r"[\x01-\x1f\x7f]")
 
 
 class LlamaCppOptions(LoadOptions):
@@ -217,6 +221,8 @@ def _unsupported(options: GenerateOptions) -> ItemRejected | None:
     for name in ("regex", "lark"):
         if grammar is not None and getattr(grammar, name) is not None:
             return ItemRejected(f"llama.cpp keeps to no {name}.", param=f"options.grammar.{name}")
+    if grammar is not None and any("\0" in text for text in grammar.choice or ()):
+        return ItemRejected("llama.cpp's grammars have no NUL.", param="options.grammar.choice")
     for name in ("lora", "tools"):
         if getattr(options, name):
             return ItemRejected(f"This family serves no {name}.", param=f"options.{name}")
@@ -252,8 +258,14 @@ def _body(options: GenerateOptions, most: int) -> dict[str, Any]:
         schema = grammar.json_schema if isinstance(grammar.json_schema, dict) else {}
         body |= {"json_schema": schema, "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}
     if grammar is not None and grammar.choice is not None:
-        body["grammar"] = f"root ::= {' | '.join(json.dumps(text) for text in grammar.choice)}"
+        body["grammar"] = f"root ::= {' | '.join(_literal(text) for text in grammar.choice)}"
     return body
+
+
+def _literal(text: str) -> str:
+    """A text in llama.cpp's language of grammars: it has few escapes, and takes all that is no control as it is."""
+    plain = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", plain) + '"'
 
 
 def _kept(options: GenerateOptions, text: str) -> bool:

@@ -63,6 +63,26 @@ def test_the_output_is_one_of_a_choice(adapter: LlamaCppAdapter) -> None:
     assert output.fields["text"] in {"certainly", "never"}
 
 
+@pytest.mark.parametrize("text", ["\U0001f600!", 'a "b"', "one\ntwo", "back\\slash", "tab\tbell\x08\x0c\x7f"])
+def test_a_choice_may_hold_any_character(adapter: LlamaCppAdapter, text: str) -> None:
+    output = said(adapter, {"text": "Say it."}, grammar={"choice": [text]}, max_tokens=30)
+    assert output.fields["finish_reason"] == "stop"
+    assert output.fields["text"] == text
+
+
+def test_an_error_of_our_own_is_not_the_items(adapter: LlamaCppAdapter, monkeypatch: pytest.MonkeyPatch) -> None:
+    import engine.llama_server as server
+
+    def broken(*given: Any) -> None:
+        raise KeyError("some text of the caller")
+
+    monkeypatch.setattr(server, "_take", broken)
+    outcome = answer(adapter, {"text": "a"}, max_tokens=2)
+    assert isinstance(outcome, EngineError)
+    assert outcome.code == "model_failed"
+    assert outcome.message == "KeyError"
+
+
 def test_a_limit_and_a_stop_are_told_apart(adapter: LlamaCppAdapter) -> None:
     prompt = {"text": "1, 2, 3, 4, 5,"}
     assert said(adapter, prompt, raw=True, max_tokens=3).fields["finish_reason"] == "length"
@@ -99,6 +119,7 @@ def test_a_text_is_said_as_it_comes(adapter: LlamaCppAdapter) -> None:
     [
         ({"grammar": {"regex": "a+"}}, "options.grammar.regex"),
         ({"grammar": {"lark": 'start: "a"'}}, "options.grammar.lark"),
+        ({"grammar": {"choice": ["a\0b"]}}, "options.grammar.choice"),
         ({"min_tokens": 3}, "options.min_tokens"),
     ],
 )
