@@ -1,7 +1,7 @@
 """Models that read an image by writing a text about it: what Florence-2, Donut and their kind have in common.
 
 Images of one call share task, labels and limits, so they go through one generation together. A text that the limit cut
-off is marked as truncated.
+off is marked as truncated. A prompt that the model has no positions for is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from catalog.options import ExtractOptions
 from catalog.schema import Spec
 from catalog.terms import Verb
 from engine.adapters.base import LoadOptions
-from engine.errors import EngineError, WrongCount
+from engine.errors import EngineError, ItemRejected, WrongCount
 from engine.images import only_image
 from engine.types import Batch, Outcome, Output
 from engine.vision import VisionAdapter
@@ -50,15 +50,33 @@ class PictureReader(VisionAdapter):
 
     @abstractmethod
     def prompt(self, options: ExtractOptions) -> Any | EngineError:
-        """What the model is asked, in the family's own form; or why these options cannot be had."""
+        """What the model is asked, in the family's own form; or why these options cannot be had.
+
+        One with more tokens than the model has positions for is among the latter: see `too_long`.
+        """
 
     @abstractmethod
-    def write(self, model: Any, images: Sequence[Image.Image], prompt: Any, given: Mapping[str, Any]) -> torch.Tensor:
-        """The ids that `model.generate` gives for these images; `given` are arguments for it."""
+    def begun(self, prompt: Any) -> int:
+        """How many tokens the decoder has before it writes its first."""
 
     @abstractmethod
-    def parse(self, written: Written, image: Image.Image, options: ExtractOptions) -> Mapping[str, Any]:
-        """The fields of an output."""
+    def see(self, image: Image.Image, prompt: Any) -> Mapping[str, torch.Tensor]:
+        """What the library's processor makes of an image, with one row. Nothing of the image itself is kept."""
+
+    @abstractmethod
+    def write(
+        self, model: Any, seen: Mapping[str, torch.Tensor], prompt: Any, given: Mapping[str, Any]
+    ) -> torch.Tensor:
+        """The ids that `model.generate` gives for these rows; `given` are arguments for it."""
+
+    @abstractmethod
+    def parse(self, written: Written, size: tuple[int, int], options: ExtractOptions) -> Mapping[str, Any]:
+        """The fields of an output for an image of this width and height."""
+
+    def too_long(self, tokens: int, most: int, param: str) -> ItemRejected:
+        """That what is asked has so many tokens, where there is room for no more than `most`."""
+        message = f"What is asked has {tokens} tokens; {self.spec.id} has room for {most}. Ask for less at once."
+        return ItemRejected(message, param=param)
 
     def interrupt(self) -> None:
         """Have a generation in progress end at its next token."""
@@ -70,31 +88,33 @@ class PictureReader(VisionAdapter):
         options: ExtractOptions = batch.entries[0].work.options
         prompt = self.prompt(options)
         outcomes: list[Outcome | None] = [None] * len(batch.entries)
-        images: dict[int, Image.Image] = {}
+        sizes: dict[int, tuple[int, int]] = {}
+        seen: list[Mapping[str, torch.Tensor]] = []
         for place, entry in enumerate(batch.entries):
-            image = only_image(entry.item.payload)
+            image = prompt if isinstance(prompt, EngineError) else only_image(entry.item.payload)
             if isinstance(image, EngineError):
                 outcomes[place] = image
-            elif isinstance(prompt, EngineError):
-                outcomes[place] = prompt
-            else:
-                images[place] = image
-        if images:
+                continue
+            # An image is large and what the model sees of it is not, so one alone is there at a time.
+            seen.append(self.see(image, prompt))
+            sizes[place] = image.size
+            del image
+        if seen:
             found = self.within_memory(
-                f"reading {len(images)} images", lambda: self._written(model, list(images.values()), prompt, options)
+                f"reading {len(seen)} images", lambda: self._written(model, seen, prompt, options)
             )
-            for (place, image), written in zip(images.items(), found, strict=True):
-                fields = self.parse(written, image, options)
+            for (place, size), written in zip(sizes.items(), found, strict=True):
+                fields = self.parse(written, size, options)
                 usage = {"images": 1, "completion_tokens": len(written.ids)}
                 outcomes[place] = Output(fields, tokens=len(written.ids), truncated=not written.ended, usage=usage)
         return [outcome or WrongCount() for outcome in outcomes]
 
     def _written(
-        self, model: Any, images: Sequence[Image.Image], prompt: Any, options: ExtractOptions
+        self, model: Any, seen: Sequence[Mapping[str, torch.Tensor]], prompt: Any, options: ExtractOptions
     ) -> list[Written]:
         import torch
 
-        most = int(self._most(model))
+        most = decoder_positions(model) - self.begun(prompt)
         given: dict[str, Any] = {
             "max_new_tokens": min(options.max_new_tokens or most, most),
             "do_sample": False,
@@ -102,19 +122,11 @@ class PictureReader(VisionAdapter):
         }
         if options.num_beams is not None:
             given["num_beams"] = options.num_beams
+        rows = {name: self.sent(torch.cat([one[name] for one in seen])) for name in seen[0]}
         with torch.inference_mode():
-            rows = self.write(model, images, prompt, given).tolist()
+            ids = self.write(model, rows, prompt, given).tolist()
         ends, padding = _ids(model.generation_config.eos_token_id), model.generation_config.pad_token_id
-        return [_own(row, ends, padding) for row in rows]
-
-    def _most(self, model: Any) -> int:
-        """New tokens at most: what the decoder has positions for, less a prompt of ordinary length."""
-        config = model.config
-        for part in (config, getattr(config, "text_config", None), getattr(config, "decoder", None)):
-            positions = getattr(part, "max_position_embeddings", None)
-            if isinstance(positions, int):
-                return max(1, positions - _PROMPT)
-        return 1024
+        return [_own(row, ends, padding) for row in ids]
 
     def _stop(self, ids: torch.Tensor, scores: Any, **more: Any) -> torch.Tensor:
         """The library asks this after every token."""
@@ -125,8 +137,18 @@ class PictureReader(VisionAdapter):
         return torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
 
 
-_PROMPT = 32
-"""Positions of a decoder that are kept for what begins its text."""
+_UNSAID = 1024
+"""Positions of a decoder whose config does not say."""
+
+
+def decoder_positions(model: Any) -> int:
+    """How many tokens the decoder can have in all, those that begin its text among them."""
+    config = model.config
+    for part in (getattr(config, "text_config", None), getattr(config, "decoder", None), config):
+        positions = getattr(part, "max_position_embeddings", None)
+        if isinstance(positions, int):
+            return positions
+    return _UNSAID
 
 
 def _ids(found: Any) -> frozenset[int]:

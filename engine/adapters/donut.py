@@ -6,12 +6,12 @@ Where the text has a place for a question (`{user_input}`, as DocVQA's), `instru
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from catalog.options import ExtractOptions
 from engine.errors import EngineError, ItemRejected
-from engine.picture_reader import PictureReader, Written
+from engine.picture_reader import PictureReader, Written, decoder_positions
 from engine.vision import read_image_processor, read_tokenizer
 
 if TYPE_CHECKING:
@@ -45,29 +45,40 @@ class DonutAdapter(PictureReader):
                     f"{self.spec.id} was not trained for the task {asked[:80]!r}.", param="options.task"
                 )
         if len(parts) == 1:
-            return self._ids(asked)
+            return self._ids(asked, "options.task")
         question = options.instruction or ""
         if not question.strip():
             return ItemRejected("This task answers a question: give it as 'instruction'.", param="options.instruction")
         if any(token in question for token in self.tokenizer.get_added_vocab()):
             return ItemRejected("'instruction' must not hold the model's control tokens.", param="options.instruction")
-        return self._ids(asked.replace(_QUESTION, question))
+        return self._ids(asked.replace(_QUESTION, question), "options.instruction")
 
-    def _ids(self, text: str) -> list[int]:
-        found: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return found
+    def _ids(self, text: str, param: str) -> list[int] | EngineError:
+        found: list[int] = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        most = decoder_positions(self.ready()) - 1
+        return found if len(found) <= most else self.too_long(len(found), most, param)
 
-    def write(self, model: Any, images: Sequence[Image.Image], prompt: Any, given: Mapping[str, Any]) -> torch.Tensor:
+    def begun(self, prompt: Any) -> int:
+        """The task, and the question."""
+        return len(prompt)
+
+    def see(self, image: Image.Image, prompt: Any) -> Mapping[str, torch.Tensor]:
+        """The image's pixels."""
+        return {"pixel_values": self.processor(image, return_tensors="pt").pixel_values}
+
+    def write(
+        self, model: Any, seen: Mapping[str, torch.Tensor], prompt: Any, given: Mapping[str, Any]
+    ) -> torch.Tensor:
         """One generation over all images, each begun the same."""
         import torch
 
-        pixels = self.sent(self.processor(list(images), return_tensors="pt").pixel_values)
-        begun = torch.tensor([prompt] * len(images), device=pixels.device)
+        pixels = seen["pixel_values"]
+        begun = torch.tensor([prompt] * len(pixels), device=pixels.device)
         ids: torch.Tensor = model.generate(pixel_values=pixels, decoder_input_ids=begun, **given)
         # The base takes one token off the front.
         return ids[:, len(prompt) - 1 :]
 
-    def parse(self, written: Written, image: Image.Image, options: ExtractOptions) -> Mapping[str, Any]:
+    def parse(self, written: Written, size: tuple[int, int], options: ExtractOptions) -> Mapping[str, Any]:
         """The text's fields as the library reads them, and the text itself where it has none."""
         text = self.tokenizer.decode(written.ids, skip_special_tokens=False).strip()
         fields = self.processor.token2json(text)

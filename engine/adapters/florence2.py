@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from catalog.modelfolder import read_json
 from catalog.options import ExtractOptions
 from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason
-from engine.picture_reader import PictureReader, Written
+from engine.picture_reader import PictureReader, Written, decoder_positions
 from engine.vision import read_image_processor, read_tokenizer
 
 if TYPE_CHECKING:
@@ -78,27 +78,46 @@ class Florence2Adapter(PictureReader):
             return ItemRejected(f"The task {task.lower()} needs 'labels': what to look for.", param="options.labels")
         if any(token in phrases for token in self.tokenizer.all_special_tokens) or "<loc_" in phrases:
             return ItemRejected("'labels' must not hold the model's control tokens.", param="options.labels")
-        return f"<{task}>{phrases}"
+        prompt = f"<{task}>{phrases}"
+        tokens, most = self._tokens(prompt), decoder_positions(self.ready())
+        if tokens > most:
+            return self.too_long(tokens, most, "options.labels" if options.labels else "options.instruction")
+        return prompt
 
-    def write(self, model: Any, images: Sequence[Image.Image], prompt: Any, given: Mapping[str, Any]) -> torch.Tensor:
+    def _tokens(self, prompt: str) -> int:
+        """What the part that reads has of a prompt: the words that stand for the task, and the image before them."""
+        (words,) = self.processor._construct_prompts(prompt)
+        text = f"{self.tokenizer.bos_token}{words}{self.tokenizer.eos_token}"
+        return int(self.processor.num_image_tokens) + len(self.tokenizer(text, verbose=False)["input_ids"])
+
+    def begun(self, prompt: Any) -> int:
+        """The token that begins every text."""
+        return 1
+
+    def see(self, image: Image.Image, prompt: Any) -> Mapping[str, torch.Tensor]:
+        """The image's pixels, and the prompt behind places for the image."""
+        return dict(self.processor(text=prompt, images=image, return_tensors="pt"))
+
+    def write(
+        self, model: Any, seen: Mapping[str, torch.Tensor], prompt: Any, given: Mapping[str, Any]
+    ) -> torch.Tensor:
         """One generation over all images, each asked the same."""
-        asked = self.processor(text=[prompt] * len(images), images=list(images), return_tensors="pt", padding=True)
-        ids: torch.Tensor = model.generate(**{name: self.sent(value) for name, value in asked.items()}, **given)
+        ids: torch.Tensor = model.generate(**seen, **given)
         return ids
 
-    def parse(self, written: Written, image: Image.Image, options: ExtractOptions) -> Mapping[str, Any]:
+    def parse(self, written: Written, size: tuple[int, int], options: ExtractOptions) -> Mapping[str, Any]:
         """The library's own reading of the answer, in our shapes."""
         prompt = self.prompt(options)
         if isinstance(prompt, EngineError):
             raise prompt
         task = prompt[: prompt.index(">") + 1]
         text = self.tokenizer.decode(written.ids, skip_special_tokens=False)
-        answer = self.processor.post_process_generation(text, task=task, image_size=image.size)[task]
+        answer = self.processor.post_process_generation(text, task=task, image_size=size)[task]
         name = task.strip("<>").lower()
         if isinstance(answer, str):
             return {"data": {"task": name, "text": answer}}
         if "quad_boxes" in answer:
-            return {"data": _lines(name, answer, image.size)}
+            return {"data": _lines(name, answer, size)}
         boxes = answer.get("bboxes", ())
         labels = answer.get("bboxes_labels", answer.get("labels", ()))
         found: dict[str, Any] = {"task": name}
@@ -109,7 +128,7 @@ class Florence2Adapter(PictureReader):
                 for label, shape in zip(names, answer["polygons"], strict=True)
             ]
             labels = answer.get("bboxes_labels", ())
-        objects = [_object(label, box, image.size) for label, box in zip(labels, boxes, strict=True)]
+        objects = [_object(label, box, size) for label, box in zip(labels, boxes, strict=True)]
         return {"objects": objects, "data": found}
 
 

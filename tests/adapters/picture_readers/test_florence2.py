@@ -13,10 +13,11 @@ from catalog.terms import Verb
 from engine.adapters.florence2 import Florence2Adapter
 from engine.errors import ItemRejected
 from engine.picture_reader import Written
+from engine.types import Output
 from tests.adapters.conftest import batch, build, cases_of
 
 CASE = cases_of("florence2")[0]
-IMAGE = Image.new("RGB", (1000, 500))
+SIZE = (1000, 500)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def adapter() -> Iterator[Florence2Adapter]:
 
 def parsed(adapter: Florence2Adapter, answer: str, **options: Any) -> dict[str, Any]:
     ids = adapter.tokenizer(answer, add_special_tokens=False)["input_ids"]
-    return dict(adapter.parse(Written(ids, ended=True), IMAGE, ExtractOptions(**options)))
+    return dict(adapter.parse(Written(ids, ended=True), SIZE, ExtractOptions(**options)))
 
 
 def test_objects_lie_in_pixels_of_the_image(adapter: Florence2Adapter) -> None:
@@ -76,3 +77,31 @@ def test_a_text_that_the_limit_cut_is_marked(adapter: Florence2Adapter) -> None:
     (outcome,) = adapter.run(batch(Verb.EXTRACT, CASE.items()[:1], [options]))
     assert getattr(outcome, "truncated", None) is True
     assert getattr(outcome, "tokens", None) == 3
+
+
+def test_labels_that_the_model_has_no_positions_for_are_refused_and_no_others(adapter: Florence2Adapter) -> None:
+    def asked(count: int) -> ExtractOptions:
+        more = {"task": "open_vocabulary_detection", "labels": ["cat"] * count, "max_new_tokens": 2}
+        return parse_options(adapter.spec, Verb.EXTRACT, {}, more)
+
+    positions = 256
+    most = max(count for count in range(1, 300) if isinstance(adapter.prompt(asked(count)), str))
+    for count in (most, most + 1):
+        (outcome,) = adapter.run(batch(Verb.EXTRACT, CASE.items()[:1], [asked(count)]))
+        assert isinstance(outcome, Output if count == most else ItemRejected)
+    assert isinstance(outcome, ItemRejected)
+    assert outcome.param == "options.labels"
+    assert str(positions) in outcome.message
+    # So near the bound that one more label would be over it.
+    prompt = adapter.prompt(asked(most))
+    assert isinstance(prompt, str)
+    library = adapter.processor(text=prompt, images=Image.new("RGB", (64, 64)), return_tensors="pt")
+    assert positions - 8 < library["input_ids"].shape[1] <= positions
+
+
+def test_what_is_written_may_take_all_positions_and_no_more(adapter: Florence2Adapter) -> None:
+    options = parse_options(adapter.spec, Verb.EXTRACT, {}, {"task": "caption", "max_new_tokens": 4096})
+    (outcome,) = adapter.run(batch(Verb.EXTRACT, CASE.items()[:1], [options]))
+    assert isinstance(outcome, Output)
+    assert outcome.tokens == 255
+    assert outcome.truncated
