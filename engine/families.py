@@ -18,7 +18,7 @@ import engine.adapters
 from catalog.errors import InvalidSpec, nearest
 from catalog.schema import Spec
 from catalog.specfile import merged
-from engine.adapters.base import Adapter, LoadOptions
+from engine.adapters.base import Adapter, LoadOptions, Place, StepAdapter
 from engine.errors import EngineError, LoadFailed, LoadReason
 from engine.failures import load_failure
 
@@ -45,6 +45,18 @@ def adapter_class(family: str) -> type[Adapter]:
     if not (isinstance(found, type) and issubclass(found, Adapter)):
         raise LoadFailed(f"The module {module_name} defines no adapter {name}.", LoadReason.CONFIG)
     return found
+
+
+def beside_device(family: str) -> bool:
+    """Whether a family's work leaves the device to others meanwhile: it goes step by step, or is done by the host.
+
+    False for a family that there is not.
+    """
+    try:
+        found = adapter_class(family)
+    except EngineError:
+        return False
+    return found.place is Place.HOST or issubclass(found, StepAdapter)
 
 
 def read_options(family: type[Adapter], load: Mapping[str, Any]) -> LoadOptions:

@@ -16,6 +16,8 @@ Child to parent:
     ["loading", model, limit_s]         a load begins, under the same rule
     ["loaded", model]
     ["residents", {model: load_s}]      the models on the device now, and what the last load of each took
+    ["beside", [model…]]                those that leave the device to others while they work, step by step or on the
+                                      host's cores; told before "residents"
     ["knows", [model…], more]           the models of its catalog, told again when they change; `more` if it also finds
                                         those that no YAML names, by `id@revision`
     ["unable", [model…]]                those that it cannot have now: too large, or not tried again yet after a failure

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import redis
 
@@ -18,7 +19,7 @@ from engine.costs import CostBook
 from engine.device import choose_device
 from engine.engine import Engine
 from engine.errors import DeviceUnavailable, InvalidBudget, LedgerUnusable
-from engine.families import check
+from engine.families import beside_device, check
 from engine.limits import lane_count
 from tasks.catalog import live_catalog
 from tasks.child.claimer import Claimer
@@ -47,6 +48,14 @@ REFUSALS = (CatalogError, DeviceUnavailable, InvalidBudget, LedgerUnusable)
 """What no restart mends: the settings and this machine do not fit."""
 
 
+def _beside(catalog: LiveCatalog, model: str) -> bool:
+    """Whether a model works beside the device; one that has left the catalog meanwhile does not."""
+    try:
+        return beside_device(catalog.find(model).spec.family)
+    except CatalogError:
+        return False
+
+
 def serve(line: Line, settings: Settings, worker: str) -> bool:
     """Work until the parent asks for the end (True) or is gone (False)."""
     catalog = live_catalog(settings)
@@ -60,7 +69,15 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
     tally = Tally()
     # The committer reports to the reporter, which puts into the committer: tied by a function looked up when called.
     committer = Committer(database, wakes, lambda report: reporter.committed(report), tally=tally)  # noqa: PLW0108
-    reporter = Reporter(hand, committer, line.send, worker=worker, max_attempts=settings.max_attempts, tally=tally)
+    reporter = Reporter(
+        hand,
+        committer,
+        line.send,
+        worker=worker,
+        max_attempts=settings.max_attempts,
+        tally=tally,
+        beside=partial(_beside, catalog),
+    )
     bounds = engine_limits(settings, device)
     book = CostBook(device.hardware, lanes=lane_count(bounds, device))
     keeper = CostKeeper(database, book, device.hardware)

@@ -29,9 +29,11 @@ class Reporter:
         worker: str,
         max_attempts: int,
         tally: Tally | None = None,
+        beside: Callable[[str], bool] = lambda _: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tally = tally or Tally()
+        self._beside = beside
         self._hand = hand
         self._committer = committer
         self._send = send
@@ -73,6 +75,7 @@ class Reporter:
 
     def residents(self, models: Mapping[str, float]) -> None:
         """Tell the parent which models are here, so that it pulls their jobs before others."""
+        self._send("beside", [model for model in models if self._beside(model)])
         self._send("residents", dict(models))
 
     def finished(self, done: Sequence[Finished]) -> None:

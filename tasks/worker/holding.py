@@ -54,12 +54,16 @@ class Held(Generic[R]):
 
 @dataclass(slots=True)
 class Running:
-    """A batch or a load under way: since when, when it should end, and when it must; on the parent's clock."""
+    """A batch or a load under way: since when, when it should end, and when it must; on the parent's clock.
+
+    One `beside` the device leaves it to others.
+    """
 
     ids: tuple[str, ...]
     until: float
     began: float = 0.0
     expected: float = 0.0
+    beside: bool = False
 
 
 class Holding(Generic[R]):
@@ -106,11 +110,16 @@ class Holding(Generic[R]):
         """The models that the child has now."""
         self._rooms.recount(models, self._held.values())
 
+    def beside(self, models: Iterable[str]) -> None:
+        """The models whose work does not hold the device; `residents` follows."""
+        self._rooms.beside = frozenset(models)
+
     def batch_started(self, batch: object, ids: Sequence[str], limit_s: float, now: float) -> list[Held[R]]:
         """A forward pass began; the jobs of which this is the first."""
         jobs = [held for key in ids if (held := self._held.get(key)) is not None]
-        self._batches[batch] = Running(tuple(ids), now + limit_s, now, now + _expected_s(jobs))
-        self._parallel = max(self._parallel, len(self._batches))
+        beside = bool(jobs) and all(held.model in self._rooms.beside for held in jobs)
+        self._batches[batch] = Running(tuple(ids), now + limit_s, now, now + _expected_s(jobs), beside)
+        self._parallel = max(self._parallel, len(self._on_device))
         if not self._rooms.present.issuperset(held.model for held in jobs):
             # A child that does not say what it has shows it.
             self.residents(self._rooms.present.union(held.model for held in jobs))
@@ -164,6 +173,7 @@ class Holding(Generic[R]):
             held.lost = ran.get(held.id, REPEATED if doubtful else FRESH)
             held.spent_ms = 0.0
             held.started = False
+        self._rooms.beside = frozenset()
         self.residents(())
         self._batches.clear()
         self._loads.clear()
@@ -192,15 +202,18 @@ class Holding(Generic[R]):
 
         What waits for its model does not wait for the device.
         """
-        return self._rooms.waiting == 0 and len(self._batches) < self._parallel
+        return self._rooms.waiting == 0 and len(self._on_device) < self._parallel
 
     def wants(self, now: float) -> bool:
         """Whether it is time to look for more: the device is not full, or will soon not be."""
         if not self.open:
             return False
-        if len(self._batches) < self._parallel:
-            return True
-        return min(running.expected for running in self._batches.values()) - now <= LEAD_S
+        running = self._on_device
+        return len(running) < self._parallel or min(one.expected for one in running) - now <= LEAD_S
+
+    @property
+    def _on_device(self) -> list[Running]:
+        return [running for running in self._batches.values() if not running.beside]
 
     def plan(self, queues: Sequence[str], turn: int) -> Plan:
         """What to pull: the interactive lane first, the buckets of a lane taking turns at being first."""

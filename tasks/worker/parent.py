@@ -239,6 +239,8 @@ class Parent:
                 self.holding.load_started(model, limit_s, now)
             case ["loaded", model]:
                 self.holding.load_ended(model)
+            case ["beside", models]:
+                self.holding.beside(models)
             case ["residents", models]:
                 self.neighbours.residents(models)
                 self.holding.residents(models)

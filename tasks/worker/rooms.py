@@ -5,6 +5,9 @@ minutes: they have a room of their own, or a worker with its hands full of them 
 a part in each lane, enough for a few full batches once it is there and no more than what it leaves to others, and the
 last quarter is for first jobs alone: without one nobody loads the model. What finds no room there stays in its queue:
 other workers may take it, and we do when the model has come.
+
+So have jobs of models that work *beside* the device, step by step or on the host's cores: many of them are in hand for
+long, and a stock of them would keep out all that the device could do meanwhile.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ from typing import Protocol
 from catalog.terms import Lane
 from tasks.plan import Plan, Section, Source
 from tasks.queues import LANES, split
+
+BESIDE = 32
+"""Jobs of a model that works beside the device take so small a part of their room: its sequences go on side by side."""
 
 
 class Job(Protocol):
@@ -38,6 +44,11 @@ class Limits:
     pull_ms: float
     pull_jobs: int
     lanes: int
+
+    def counted(self, job: Job, *, beside: bool) -> float:
+        """What a job takes of a room: at most `pull_ms`, and where others work beside it only a part of that."""
+        ms = min(job.cost_ms, self.pull_ms)
+        return ms / BESIDE if beside else ms
 
     @property
     def room_ms(self) -> float:
@@ -67,15 +78,15 @@ class Limits:
 
 @dataclass(slots=True)
 class Sum:
-    """What some jobs add up to. One job counts at most `pull_ms`."""
+    """What some jobs add up to."""
 
     jobs: int = 0
     ms: float = 0.0
     started_ms: float = 0.0
 
-    def add(self, job: Job, most_ms: float, sign: int) -> None:
+    def add(self, job: Job, counted_ms: float, sign: int) -> None:
         """Count a job in, or with -1 out."""
-        ms = sign * min(job.cost_ms, most_ms)
+        ms = sign * counted_ms
         self.jobs += sign
         self.ms += ms
         if job.started:
@@ -106,30 +117,33 @@ class Absent:
 
 @dataclass(slots=True)
 class Rooms:
-    """The account of the jobs in hand. `present` are the models that the child has."""
+    """The account of the jobs in hand. `present` are the child's models, `beside` those with a room of their own."""
 
     limits: Limits
     present: frozenset[str] = frozenset()
+    beside: frozenset[str] = frozenset()
     waiting: int = 0
     """Jobs of these that have not started."""
     lanes: dict[Lane, Sum] = field(default_factory=lambda: {lane: Sum() for lane in LANES})
     held: dict[tuple[str, Lane], Sum] = field(default_factory=dict)
-    """Jobs of other models."""
+    """Jobs of other models, and of those beside."""
 
     def count(self, job: Job, sign: int) -> None:
         """Take a job in, or with -1 out."""
-        if job.model in self.present:
-            self.lanes[job.lane].add(job, self.limits.pull_ms, sign)
+        beside = job.model in self.beside
+        counted = self.limits.counted(job, beside=beside)
+        if job.model in self.present and not beside:
+            self.lanes[job.lane].add(job, counted, sign)
             self.waiting += 0 if job.started else sign
             return
         key = job.model, job.lane
         total = self.held.setdefault(key, Sum())
-        total.add(job, self.limits.pull_ms, sign)
+        total.add(job, counted, sign)
         if not total.jobs:
             del self.held[key]
 
     def recount(self, present: Iterable[str], jobs: Iterable[Job]) -> None:
-        """Other models are there now: count all that is in hand anew."""
+        """Other models are there now, or others are beside: count all that is in hand anew."""
         self.present, self.waiting = frozenset(present), 0
         self.lanes, self.held = {lane: Sum() for lane in LANES}, {}
         for job in jobs:
@@ -158,7 +172,7 @@ class Rooms:
         limits, held = self.limits, self.held
         jobs = limits.absent_jobs - sum(total.jobs for total in held.values())
         ms = 4 * limits.absent_each_ms - sum(total.ms for total in held.values())
-        return Absent(limits, self.present, max(0, jobs), max(0.0, ms), held)
+        return Absent(limits, self.present - self.beside, max(0, jobs), max(0.0, ms), held)
 
 
 def apart(plan: Plan, waiting: Mapping[tuple[str, str], int], absent: Absent) -> tuple[Plan, int]:
