@@ -8,7 +8,6 @@ take them for what they look like. LoRA, tools and images are not served.
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from catalog.schema import Spec
 from engine.adapters.base import LoadOptions, Part, Place, StepAdapter, TokenSequence
 from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason
 from engine.gguf_file import GgufFacts, gguf_file, read_gguf
+from engine.kept import keeps
 from engine.llama_server import LlamaServer, Speech
 from engine.readings import text_of
 from engine.types import Entry, Footprint, Outcome, Output
@@ -114,6 +114,8 @@ class LlamaCppAdapter(StepAdapter):
         options: GenerateOptions = entry.work.options
         facts = self._facts()
         payload = entry.item.payload
+        if options.raw and "messages" in payload:
+            return ItemRejected("'raw' goes with a text, not with messages.", param="options.raw")
         chat = "messages" in payload or (facts.has_template and not options.raw)
         found = _messages(payload) if chat else text_of(payload)
         if isinstance(found, EngineError):
@@ -270,19 +272,11 @@ def _literal(text: str) -> str:
 
 def _kept(options: GenerateOptions, text: str) -> bool:
     """Whether a text that has ended keeps to its grammar: llama.cpp passes over what it does not know of schemas."""
-    import jsonschema
-
     grammar = options.grammar
     if grammar is not None and grammar.choice is not None:
         return text in grammar.choice
     schema = None if grammar is None else grammar.json_schema
-    if schema is None:
-        return True
-    try:
-        jsonschema.validate(json.loads(text), schema)
-    except (ValueError, jsonschema.ValidationError):
-        return False
-    return True
+    return schema is None or keeps(schema, text)
 
 
 def _logprob(found: Mapping[str, Any], top: int) -> dict[str, Any]:
