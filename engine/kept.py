@@ -1,5 +1,6 @@
-"""Whether a text keeps to a JSON schema, by the library that the door checks schemas with: in linear time, whatever
-pattern a caller wrote. A validator that runs patterns by backtracking could be held up for ever.
+"""Whether a text keeps to a JSON schema, by the library that the door checks schemas with.
+
+It takes linear time, whatever pattern a caller wrote; one that backtracks could be held up for ever.
 """
 
 from __future__ import annotations
