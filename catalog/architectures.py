@@ -24,7 +24,7 @@ _VISION_LANGUAGE = (
     "Qwen3_5ForConditionalGeneration",
     "SmolVLMForConditionalGeneration",
 )
-_PAGES = ("ColPaliForRetrieval", "ColQwen2ForRetrieval", "ColModernVBertForRetrieval")
+_PAGES = ("ColPaliForRetrieval", "ColQwen2ForRetrieval")
 
 
 def by_architecture(architecture: str, repository: Repository) -> Facts | None:

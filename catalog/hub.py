@@ -7,6 +7,7 @@ for a minute.
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -18,6 +19,8 @@ from catalog.errors import CatalogError, UnservedModel, WeightsReason, WeightsUn
 from catalog.loader import DEFAULT, Choice, not_allowed
 from catalog.places import Place
 from catalog.resolve import Refusal, resolve
+
+log = logging.getLogger(__name__)
 
 NAME = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(?:/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?(?:@[A-Za-z0-9][A-Za-z0-9._-]{0,79})?"
@@ -73,15 +76,22 @@ class HubModels:
             raise found.error.with_traceback(None)
         return found.choice
 
+    @property
+    def searches(self) -> int:
+        """How many names are being looked for now."""
+        return len(self._looking)
+
     def find(self, name: str) -> None:
         """Look for a name, unless it is remembered. May wait for the hub; `known` tells what came of it."""
         with self._lock:
             lock = self._looking.setdefault(name, threading.Lock())
-        with lock:
-            if self.may_know(name):
-                self._remember(name, self._look(name))
-        with self._lock:
-            self._looking.pop(name, None)
+        try:
+            with lock:
+                if self.may_know(name):
+                    self._remember(name, self._look(name))
+        finally:
+            with self._lock:
+                self._looking.pop(name, None)
 
     def _look(self, name: str) -> _Found:
         model, _, revision = name.partition("@")
@@ -95,6 +105,12 @@ class HubModels:
                 continue
             except OSError as error:
                 said = f"The files of {model!r} cannot be read here: {error.strerror or type(error).__name__}."
+                failure = failure or WeightsUnavailable(said, param="model", reason=WeightsReason.UNKNOWN)
+                continue
+            except Exception as error:
+                # What is there is other people's, and so is the hub's client: whoever asks has to get an answer.
+                log.exception("looking for %r failed", model)
+                said = f"What there is of {model!r} cannot be understood: {type(error).__name__}."
                 failure = failure or WeightsUnavailable(said, param="model", reason=WeightsReason.UNKNOWN)
                 continue
             if choice is not None:

@@ -66,6 +66,7 @@ class LiveCatalog:
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
+        self._listing: dict[Path, Signature] = {}
         self._listing = self._look()
         self._current = self._read()
 
@@ -184,15 +185,21 @@ class LiveCatalog:
                 log.exception("looking at the catalog's files failed; what was read before stays")
 
     def _look(self) -> dict[Path, Signature]:
-        """The files of all folders. One that cannot be looked at is as good as absent."""
+        """The files of all folders; a folder that is gone has none.
+
+        One that cannot be read is listed itself, with the files that it had.
+        """
         found: dict[Path, Signature] = {}
         for folder in self._folders:
             try:
-                for file in model_files(folder):
-                    stat = file.stat()
-                    found[file] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-            except OSError:
+                files = model_files(folder)
+            except (FileNotFoundError, NotADirectoryError):
                 continue
+            except OSError as error:
+                found[folder] = (0, 0, error.errno or 0)
+                found |= {file: signature for file, signature in self._listing.items() if file.parent == folder}
+                continue
+            found |= {file: _signature(file) for file in files}
         return found
 
     def _read(self) -> Catalog:
@@ -200,6 +207,9 @@ class LiveCatalog:
         problems: list[InvalidSpec] = []
         for folder in self._folders:
             found, bad = read_folder(folder, self._spec)
+            if folder in self._listing:
+                kept = (read.spec for file, read in self._files.items() if file.parent == folder)
+                found = {spec.id: spec for spec in kept if spec is not None}
             specs.update(found)
             problems += bad
         self._files = {file: read for file, read in self._files.items() if file in self._listing}
@@ -214,6 +224,15 @@ class LiveCatalog:
             except InvalidSpec as error:
                 self._files[file] = _Read(signature, before.spec if before else None, error)
         return self._files[file].spec
+
+
+def _signature(file: Path) -> Signature:
+    """Of a file that cannot be looked at, why: reading it will tell."""
+    try:
+        stat = file.stat()
+    except OSError as error:
+        return (0, 0, error.errno or 0)
+    return (stat.st_mtime_ns, stat.st_size, stat.st_ino)
 
 
 def difference(before: Catalog, after: Catalog) -> Change:

@@ -37,10 +37,6 @@ def resolve(name: str, repository: Repository, source: Mapping[str, Any]) -> Spe
         if isinstance(needs, Refusal):
             return needs
         parameters = repository.count_parameters()
-    except (TypeError, ValueError, AttributeError, LookupError) as error:
-        # Anybody can put anything into these files.
-        return Refusal(f"has config files that hold something else than they should ({type(error).__name__})")
-    try:
         return Spec.model_validate(
             {
                 "description": "Found by its config files; nobody has written a YAML for it.",
@@ -55,6 +51,9 @@ def resolve(name: str, repository: Repository, source: Mapping[str, Any]) -> Spe
         first = error.errors(include_input=False, include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])
         return Refusal(f"has config files that do not fit together: {field}: {first['msg'].lower()}")
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
+        # Anybody can put anything into these files.
+        return Refusal(f"has config files that hold something else than they should ({type(error).__name__})")
 
 
 def _family(repository: Repository) -> Facts | Refusal:

@@ -179,6 +179,32 @@ def test_a_place_that_cannot_be_read_says_so_and_breaks_nothing(tmp_path: Path) 
         catalog(tmp_path, Shut()).ask("org/m")
 
 
+def test_what_breaks_a_search_is_told_to_whoever_asks_and_not_tried_again_at_once(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    class Broken:
+        def look(self, name: str, revision: str | None, /) -> None:
+            asked.append(name)
+            raise ZeroDivisionError
+
+    live = catalog(tmp_path, Broken())
+    for _ in range(2):
+        with pytest.raises(WeightsUnavailable, match="'org/m' cannot be understood: ZeroDivisionError"):
+            live.ask("org/m")
+    assert asked == ["org/m"]
+
+
+def test_a_search_that_is_broken_off_leaves_the_name_free_for_the_next(tmp_path: Path) -> None:
+    class Impatient:
+        def look(self, name: str, revision: str | None, /) -> None:
+            raise KeyboardInterrupt
+
+    hub = HubModels([Impatient()])
+    with pytest.raises(KeyboardInterrupt):
+        hub.find("org/m")
+    assert hub.searches == 0
+
+
 def test_a_repository_full_of_configs_is_not_fetched_whole(hub: Hub, place: HubPlace, tmp_path: Path) -> None:
     hub.repos["org/m"] = {**files(RERANKER), **{f"a/config-{number}.json": b"%d" % number for number in range(200)}}
     assert catalog(tmp_path, place).ask("org/m").spec.family == "cross_encoder"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,50 @@ def test_a_folder_that_goes_away_takes_its_models_along_and_no_more(live: LiveCa
     folder.mkdir()
     write(folder, "a", 8)
     assert live.refresh().added == {"org/a"}
+
+
+def test_a_link_to_nowhere_is_a_problem_and_the_files_beside_it_are_followed(live: LiveCatalog, folder: Path) -> None:
+    (folder / "A.yaml").symlink_to(folder / "nowhere")
+    write(folder, "b", 3)
+    assert live.refresh().added == {"org/b"}
+    assert ["A.yaml: the file cannot be read" in problem.message for problem in live.problems] == [True]
+    write(folder, "a", "many")
+    live.refresh()
+    (folder / "A.yaml").unlink()
+    assert not live.refresh()
+    assert (dims(live, "a"), dims(live, "b")) == (8, 3), "a bad edit keeps what was good before"
+
+
+def test_a_link_that_leads_somewhere_again_is_read(live: LiveCatalog, folder: Path) -> None:
+    (folder / "a.yaml").rename(folder / "away")
+    (folder / "a.yaml").symlink_to(folder / "away")
+    live.refresh()
+    (folder / "away").rename(folder / "elsewhere")
+    assert not live.refresh()
+    assert (dims(live, "a"), len(live.problems)) == (8, 1)
+    (folder / "elsewhere").rename(folder / "away")
+    live.refresh()
+    assert (dims(live, "a"), live.problems) == (8, ())
+
+
+def test_a_folder_that_cannot_be_read_is_a_problem_and_keeps_its_models(
+    live: LiveCatalog, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = Path.iterdir
+
+    def shut(self: Path) -> Iterator[Path]:
+        if self == folder:
+            raise PermissionError(13, "Permission denied")
+        return listed(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "iterdir", shut)
+        assert not live.refresh()
+        assert ["Permission denied" in problem.message for problem in live.problems] == [True]
+        assert dims(live, "a") == 8
+    write(folder, "a", "many")
+    assert not live.refresh()
+    assert (dims(live, "a"), len(live.problems)) == (8, 1)
 
 
 def test_changes_are_told_from_a_thread_until_it_is_closed(live: LiveCatalog, folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +21,7 @@ POOLED = [
 
 
 def found(configs: Mapping[str, Any], files: Mapping[str, int] = WEIGHTS, **values: Any) -> Spec | Refusal:
-    names = {name: len(json.dumps(config)) for name, config in configs.items()}
+    names = dict.fromkeys(configs, 100)
     return resolve("org/m", Repository("r", {**names, **files}, configs, **values), {"hub": "org/m", "revision": "r"})
 
 
@@ -138,6 +137,7 @@ def test_other_librarys_layouts_of_late_interaction_are_known_and_need_no_code(c
         ),
         ({"config.json": {}}, WEIGHTS, "no config.json"),
         ({"config.json": {"model_type": "bert"}}, WEIGHTS, "names no architecture"),
+        (config("ColModernVBertForRetrieval"), WEIGHTS, "is a ColModernVBertForRetrieval, which no family serves"),
         (config("VitsModel"), WEIGHTS, "is a VitsModel, which no family serves"),
         (config("VisionEncoderDecoderModel", encoder={"model_type": "vit"}), WEIGHTS, "no family serves"),
         (config("Qwen3ForCausalLM"), {}, "no weights"),
@@ -199,6 +199,30 @@ def test_the_weights_are_counted_by_the_hub_or_by_the_bytes_of_their_files() -> 
 )
 def test_a_config_that_holds_something_else_is_refused_and_nothing_breaks(junk: Any) -> None:
     assert isinstance(found({"config.json": junk}), Refusal | Spec)
+
+
+def deep(levels: int) -> Any:
+    value: Any = "Identity"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        config("CLIPModel", vision_config={"patch_size": 0}),
+        config("CLIPModel", text_config={"max_position_embeddings": float("inf")}),
+        config("CLIPModel", vision_config={"image_size": float("nan")}),
+        {**config("Qwen3ForCausalLM"), "model.safetensors.index.json": {"metadata": {"total_size": float("inf")}}},
+        config("BertForSequenceClassification", id2label={"0": "a"}, sentence_transformers=deep(100_000)),
+    ],
+    ids=["no patches", "endless", "not a number", "endless weights", "deep"],
+)
+def test_numbers_that_are_none_are_refused_with_a_reason(configs: dict[str, Any]) -> None:
+    answer = found(configs)
+    assert isinstance(answer, Refusal)
+    assert "config files that" in answer.reason
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "1_Pooling/config.json", "modules.json"])
