@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from catalog.heads import SCALES, activation_path, reads_text_alone
 from catalog.repository import Repository
 
 Facts = dict[str, Any]
 """Fields of a Spec, as a YAML would have them."""
+
+
+class Unserved(Exception):
+    """Why no family serves a model of a known kind, as the end of a sentence that begins with its name."""
+
 
 _ENDLESS = 10**9
 """Tokenizers without a limit say a number beyond any other."""
@@ -50,6 +56,8 @@ def by_architecture(architecture: str, repository: Repository) -> Facts | None:
             "inputs": ["text", "messages", "image"],
             "image_length": 1024,
         }
+    if architecture.endswith(("ForTokenClassification", "ForSequenceClassification")) and not reads_text_alone(config):
+        return None
     if architecture.endswith("ForTokenClassification"):
         return _classifier(repository, "token_classifier", "entities", _names(config))
     if architecture.endswith("ForSequenceClassification"):
@@ -63,7 +71,10 @@ def by_head(repository: Repository, config: Mapping[str, Any]) -> Facts:
     """A sequence classifier by its labels: one scores pairs, entailment judges labels of the caller's own."""
     labels = _labels(config)
     if len(labels) == 1 or (not labels and config.get("num_labels") == 1):
-        scale = "logit" if "Identity" in str(config.get("sentence_transformers") or "") else "probability"
+        path = activation_path(repository.mapping("config_sentence_transformers.json"), config)
+        scale = SCALES.get(path.rsplit(".", 1)[-1])
+        if scale is None or not path.startswith("torch.nn."):
+            raise Unserved(f"gives its scores by {path[:200]!r}: what they mean has to be said in a YAML")
         return {
             "family": "cross_encoder",
             "tasks": {"score": {"scale": scale}},
@@ -82,6 +93,11 @@ def by_labels(family: str, repository: Repository) -> Facts:
         "gliner2": ["entities", "classifications", "structure", "relations"],
         "gliclass": ["classifications"],
     }[family]
+    config = repository.mapping("gliner_config.json")
+    if family == "gliner" and config.get("relations_layer") is not None:
+        kinds = ["entities", "relations"]
+    if family == "gliner" and (config.get("labels_decoder") or config.get("model_type") == "gliner_streaming_span"):
+        raise Unserved("is a GLiNER that generates its labels or reads streams, which no family serves")
     facts: Facts = {
         "family": family,
         "tasks": {"extract": {"kinds": kinds}},
@@ -137,8 +153,22 @@ def _colbert(repository: Repository, config: Mapping[str, Any]) -> Facts:
     }
 
 
-def _detector(family: str, length: int, patches: int) -> Callable[[Repository, Mapping[str, Any]], Facts]:
-    return lambda repository, config: {
+def _dino(repository: Repository, config: Mapping[str, Any]) -> Facts:
+    return _detector("grounding_dino", 256, 900)
+
+
+def _owl(repository: Repository, config: Mapping[str, Any]) -> Facts:
+    """OWLv2 and OWL-ViT: each square of an image is a place where something may be."""
+    text, vision = config.get("text_config") or {}, config.get("vision_config") or {}
+    first = config.get("model_type") == "owlvit"
+    side = int(vision.get("image_size") or (768 if first else 960)) // int(
+        vision.get("patch_size") or (32 if first else 16)
+    )
+    return _detector("owlv2", int(text.get("max_position_embeddings") or 16), max(1, side * side))
+
+
+def _detector(family: str, length: int, patches: int) -> Facts:
+    return {
         "family": family,
         "tasks": {"extract": {"kinds": ["objects"]}},
         "max_length": length,
@@ -161,7 +191,7 @@ def _speech(repository: Repository, config: Mapping[str, Any]) -> Facts:
     return {
         "family": "whisper",
         "tasks": {"extract": {"kinds": ["transcript"]}},
-        "max_length": 14_400,
+        "max_length": 7_200,
         "unit": "seconds",
         "inputs": ["audio"],
     }
@@ -180,8 +210,10 @@ _EXACT: Mapping[str, Callable[[Repository, Mapping[str, Any]], Facts | None]] = 
     "SiglipModel": _pairs,
     "Siglip2Model": _pairs,
     "WhisperForConditionalGeneration": _speech,
-    "GroundingDinoForObjectDetection": _detector("grounding_dino", 256, 900),
-    "Owlv2ForObjectDetection": _detector("owlv2", 16, 3600),
+    "GroundingDinoForObjectDetection": _dino,
+    "MMGroundingDinoForObjectDetection": _dino,
+    "Owlv2ForObjectDetection": _owl,
+    "OwlViTForObjectDetection": _owl,
     "Florence2ForConditionalGeneration": _reader("florence2", 1024, 577, ["text", "objects"]),
     "VisionEncoderDecoderModel": _donut,
     "GLiClassModel": lambda repository, config: by_labels("gliclass", repository),

@@ -8,7 +8,8 @@ samples. The words are as the model gives them; only blanks around them are take
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +20,16 @@ from engine.adapters.base import LoadOptions
 from engine.audio import Sound, read_sound
 from engine.errors import EngineError, ItemRejected, WrongCount
 from engine.torch_adapter import TorchAdapter
-from engine.types import Batch, Outcome, Output
+from engine.types import Batch, Footprint, Outcome, Output
 
 if TYPE_CHECKING:
     import torch
 
 WINDOW_S = 30.0
 """What the encoder hears at once."""
+
+_HEARING_BYTES = 600_000
+"""What a second of sound takes while it is made into features, measured: samples, spectrum, powers, features."""
 
 _STEP_S = 0.02
 """The model's clock: what one step of its timestamps lasts."""
@@ -34,16 +38,25 @@ _STEP_S = 0.02
 class WhisperAdapter(TorchAdapter):
     """One Whisper on one device."""
 
+    # A pass of short sound has a window of thirty seconds for each item; long sound takes all of its time alone.
+    most_items = 16
+
     def __init__(self, spec: Spec, options: LoadOptions, folder: Path | None, device: str) -> None:
         super().__init__(spec, options, folder, device)
         self._listen: Any = None
         self._words: Any = None
+        self._first_time = 0
         self._interrupted = threading.Event()
 
     @classmethod
     def group(cls, verb: Verb, options: Any) -> Hashable:
         """What the library takes once for all items of a call."""
         return (options.language, options.task, options.temperature, options.timestamps, options.max_new_tokens)
+
+    def footprint(self) -> Footprint:
+        """The encoder's activations; on a CPU, besides, what a second of sound takes before it."""
+        found = super().footprint()
+        return Footprint(found.weights, found.per_token + (_HEARING_BYTES if self.device == "cpu" else 0))
 
     def read(self) -> torch.nn.Module:
         """The model, and what makes sound into features and ids into words."""
@@ -52,6 +65,7 @@ class WhisperAdapter(TorchAdapter):
 
         self._listen = WhisperFeatureExtractor.from_pretrained(self.files)
         self._words = WhisperTokenizer.from_pretrained(self.files)
+        self._first_time = int(self._words.convert_tokens_to_ids("<|notimestamps|>")) + 1
         model: torch.nn.Module = WhisperForConditionalGeneration.from_pretrained(
             self.files, dtype=getattr(torch, self.dtype), use_safetensors=True, local_files_only=True
         )
@@ -73,29 +87,34 @@ class WhisperAdapter(TorchAdapter):
         short: dict[int, Sound] = {}
         refusal = self._refusal(model, options)
         for place, entry in enumerate(batch.entries):
-            audio = entry.item.payload.get("audio")
-            sound: Sound | EngineError
-            if refusal is not None:
-                sound = refusal
-            elif not isinstance(audio, dict):
-                sound = ItemRejected("The item has no audio.", param="audio")
+            found = refusal or self._heard_alone(model, entry.item.payload, options)
+            if isinstance(found, Sound):
+                short[place] = found
             else:
-                sound = read_sound(audio, int(self._listen.sampling_rate))
-            if isinstance(sound, EngineError):
-                outcomes[place] = sound
-            elif sound.seconds <= WINDOW_S:
-                short[place] = sound
-            else:
-                outcomes[place] = self._heard(model, [sound], options)[0]
+                outcomes[place] = found
         if short:
             for place, output in zip(short, self._heard(model, list(short.values()), options), strict=True):
                 outcomes[place] = output
         return [outcome or WrongCount() for outcome in outcomes]
 
+    def _heard_alone(self, model: Any, payload: Mapping[str, Any], options: ExtractOptions) -> Outcome | Sound:
+        """What is heard in long sound, no two of which are there at once; or short sound, to be heard with others."""
+        audio = payload.get("audio")
+        if not isinstance(audio, dict):
+            return ItemRejected("The item has no audio.", param="audio")
+        sound = read_sound(audio, int(self._listen.sampling_rate))
+        if isinstance(sound, EngineError) or sound.seconds <= WINDOW_S:
+            return sound
+        return self._heard(model, [sound], options)[0]
+
     def _refusal(self, model: Any, options: ExtractOptions) -> ItemRejected | None:
         """Why the options are none of this model's; its own files tell, so the door cannot."""
         if options.task not in (None, "transcribe", "translate"):
             return ItemRejected("'task' must be transcribe or translate.", param="options.task")
+        most = int(model.config.max_target_positions) // 2
+        if options.max_new_tokens is not None and options.max_new_tokens > most:
+            message = f"{self.spec.id} writes at most {most} tokens for thirty seconds of sound."
+            return ItemRejected(message, param="options.max_new_tokens")
         config = model.generation_config
         if getattr(config, "is_multilingual", True):
             known = getattr(config, "lang_to_id", None)
@@ -148,7 +167,7 @@ class WhisperAdapter(TorchAdapter):
         else:
             given["do_sample"] = False
         if options.max_new_tokens is not None:
-            given["max_new_tokens"] = min(options.max_new_tokens, int(model.config.max_target_positions) // 2)
+            given["max_new_tokens"] = options.max_new_tokens
         return given
 
     def _stop(self, ids: torch.Tensor, scores: Any, **more: Any) -> torch.Tensor:
@@ -191,7 +210,19 @@ class WhisperAdapter(TorchAdapter):
         if options.timestamps == "word":
             data["words"] = self._timed_words(parts, sound.seconds)
         made = sum(1 for token in row if token < self._words.eos_token_id)
-        return Output({"data": data}, tokens=made, usage={"audio_ms": round(sound.seconds * 1000)})
+        cut = any(self._cut_off(part["result"]) for part in parts)
+        return Output({"data": data}, tokens=made, truncated=cut, usage={"audio_ms": round(sound.seconds * 1000)})
+
+    def _cut_off(self, result: Any) -> bool:
+        """Whether the limit of tokens lost some of a window's text, by the library's record of the window.
+
+        What comes after the last two timestamps side by side is heard again, with the next window.
+        """
+        row = (result["sequences"] if isinstance(result, Mapping) else result).tolist()
+        if self._words.eos_token_id in row:
+            return False
+        times = [token >= self._first_time for token in row]
+        return times[-2:] == [False, True] or not any(one and other for one, other in pairwise(times))
 
     def _timed_words(self, parts: Sequence[dict[str, Any]], seconds: float) -> list[dict[str, Any]]:
         """Words with their times, by the attention of the decoder, as the library's pipeline finds them."""

@@ -21,7 +21,7 @@ def model() -> tuple[Spec, Path | None]:
         family="whisper",
         tasks=Tasks(extract=ExtractFacts(kinds=(ExtractKind.TRANSCRIPT,))),
         parameters=37_760_640,
-        max_length=14_400,
+        max_length=7_200,
         unit="seconds",
         inputs=("audio",),
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,9 @@ import soundfile
 
 from catalog.options import parse_options
 from catalog.terms import Verb
+from engine.adapters import whisper
 from engine.adapters.base import Adapter
+from engine.audio import Sound
 from engine.errors import ItemRejected
 from engine.types import Output
 from tests.adapters.conftest import batch, build, cases_of
@@ -77,6 +81,33 @@ def test_long_sound_is_heard_to_its_end(adapter: Adapter) -> None:
     assert found["segments"][-1]["start"] >= 30
 
 
+def test_long_sound_that_the_limit_cut_is_marked(adapter: Adapter) -> None:
+    first, rate = soundfile.read(AUDIO / "ceiling.flac", dtype="float32")
+    file = io.BytesIO()
+    soundfile.write(file, np.concatenate([first, np.zeros(38 * rate, np.float32)]), rate, format="FLAC")
+    whole, cut = heard(adapter, file.getvalue()), heard(adapter, file.getvalue(), max_new_tokens=4)
+    assert isinstance(whole, Output)
+    assert isinstance(cut, Output)
+    assert (whole.truncated, cut.truncated) == (False, True)
+
+
+def test_no_two_long_sounds_are_there_at_once(adapter: Adapter, monkeypatch: pytest.MonkeyPatch) -> None:
+    sounds: list[weakref.ref[Any]] = []
+    there: list[int] = []
+
+    def watched(audio: Any, rate: int) -> Sound:
+        gc.collect()
+        there.append(sum(one() is not None for one in sounds))
+        samples = np.zeros(31 * rate, np.float32)
+        sounds.append(weakref.ref(samples))
+        return Sound(samples, rate)
+
+    monkeypatch.setattr(whisper, "read_sound", watched)
+    parsed = parse_options(adapter.spec, Verb.EXTRACT, {}, {"max_new_tokens": 1})
+    adapter.run(batch(Verb.EXTRACT, [{"audio": {"data": b""}}] * 3, [parsed] * 3))
+    assert there == [0, 0, 0]
+
+
 def test_raw_samples_of_a_told_rate_are_heard(adapter: Adapter) -> None:
     samples, rate = soundfile.read(AUDIO / "ceiling.flac", dtype="int16")
     parsed = parse_options(adapter.spec, Verb.EXTRACT, {}, {})
@@ -86,12 +117,40 @@ def test_raw_samples_of_a_told_rate_are_heard(adapter: Adapter) -> None:
     assert outcome.fields["data"]["text"] == data(adapter, clip("ceiling"))["text"]
 
 
+@pytest.mark.parametrize("timestamps", ["none", "segment", "word"])
+def test_a_text_that_the_limit_cut_is_marked_and_its_neighbour_is_not(adapter: Adapter, timestamps: str) -> None:
+    options = {"timestamps": timestamps}
+    whole = heard(adapter, clip("ceiling"), **options)
+    cut = heard(adapter, clip("ceiling"), max_new_tokens=3, **options)
+    assert isinstance(whole, Output)
+    assert isinstance(cut, Output)
+    assert not whole.truncated
+    assert cut.truncated
+    assert len(cut.fields["data"]["text"]) < len(whole.fields["data"]["text"])
+
+
+def test_in_one_pass_only_the_text_that_was_cut_is_marked(adapter: Adapter) -> None:
+    names = ("ceiling", "dollars")
+    tokens = {}
+    for name in names:
+        alone = heard(adapter, clip(name))
+        assert isinstance(alone, Output)
+        tokens[name] = alone.tokens
+    short, long = sorted(names, key=lambda name: tokens[name])
+    assert tokens[short] + 2 < tokens[long]
+    parsed = parse_options(adapter.spec, Verb.EXTRACT, {}, {"max_new_tokens": tokens[short] + 2})
+    items = [{"audio": {"data": clip(name)}} for name in (short, long)]
+    found = adapter.run(batch(Verb.EXTRACT, items, [parsed] * 2))
+    assert [one.truncated for one in found if isinstance(one, Output)] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("options", "param"),
     [
         ({"language": "de"}, "options.language"),
         ({"task": "translate"}, "options.task"),
         ({"task": "sing"}, "options.task"),
+        ({"max_new_tokens": 225}, "options.max_new_tokens"),
     ],
 )
 def test_what_an_english_model_cannot_do_is_refused(adapter: Adapter, options: dict[str, str], param: str) -> None:

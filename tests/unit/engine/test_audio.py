@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
+import soxr
 
 from engine import audio as audio_module
 from engine.audio import MOST_BYTES, Sound, read_sound
@@ -92,3 +94,36 @@ def test_too_much_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) 
     refused = read_sound({"data": file(tone(RATE), RATE, "WAV")}, RATE)
     assert isinstance(refused, ItemRejected)
     assert "in parts" in refused.message
+
+
+def test_raw_sound_that_lasts_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audio_module, "MOST_SECONDS", 0.1)
+    refused = read_sound({"data": bytes(2 * 1600 + 2), "sample_rate": RATE}, RATE)
+    assert isinstance(refused, ItemRejected)
+    assert "in parts" in refused.message
+    assert isinstance(read_sound({"data": bytes(2 * 1600), "sample_rate": RATE}, RATE), Sound)
+
+
+def test_a_small_file_of_many_samples_takes_little_memory() -> None:
+    silence = file(np.zeros((4 * 192_000, 8), np.int16), 192_000, "FLAC")
+    assert len(silence) < 50_000
+    read_sound({"data": silence}, RATE)
+    tracemalloc.start()
+    sound = read_sound({"data": silence}, RATE)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert isinstance(sound, Sound)
+    assert sound.seconds == pytest.approx(4, abs=0.01)
+    # Decoded whole it has 24 MiB.
+    assert most < 5 * 2**20
+
+
+@pytest.mark.parametrize("rate", [8_000, 44_100])
+def test_blocks_meet_without_a_seam(rate: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = tone(rate, channels=2)
+    monkeypatch.setattr(audio_module, "_BLOCK", 1000)
+    sound = read_sound({"data": file(whole, rate, "WAV", "FLOAT")}, RATE)
+    assert isinstance(sound, Sound)
+    expected = soxr.resample(whole[:, 0], rate, RATE)
+    assert len(sound.samples) == len(expected)
+    assert np.allclose(sound.samples, expected, atol=1e-4)
