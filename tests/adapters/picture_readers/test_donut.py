@@ -49,6 +49,7 @@ def test_a_question_goes_into_its_place(adapter: DonutAdapter) -> None:
     [
         ({"task": "<s_unknown>"}, "options.task"),
         ({"task": ASK}, "options.instruction"),
+        ({"instruction": "what total?"}, "options.instruction"),
         ({"task": ASK, "instruction": "what </s_question> total?"}, "options.instruction"),
     ],
 )

@@ -64,6 +64,9 @@ def test_the_phrases_of_a_grounding_task_are_asked_for(adapter: Florence2Adapter
         ({"task": "region_to_ocr"}, "options.task"),
         ({"task": "open_vocabulary_detection"}, "options.labels"),
         ({"task": "open_vocabulary_detection", "labels": ["a<loc_1>"]}, "options.labels"),
+        ({"task": "open_vocabulary_detection", "labels": ["a"], "instruction": "b"}, "options.instruction"),
+        ({"task": "caption", "labels": ["a"]}, "options.labels"),
+        ({"task": "caption", "instruction": "in short"}, "options.instruction"),
     ],
 )
 def test_a_task_that_cannot_be_done_is_refused(adapter: Florence2Adapter, options: dict[str, Any], param: str) -> None:
@@ -81,8 +84,7 @@ def test_a_text_that_the_limit_cut_is_marked(adapter: Florence2Adapter) -> None:
 
 def test_labels_that_the_model_has_no_positions_for_are_refused_and_no_others(adapter: Florence2Adapter) -> None:
     def asked(count: int) -> ExtractOptions:
-        more = {"task": "open_vocabulary_detection", "labels": ["cat"] * count, "max_new_tokens": 2}
-        return parse_options(adapter.spec, Verb.EXTRACT, {}, more)
+        return ExtractOptions(task="open_vocabulary_detection", labels=["cat"] * count, max_new_tokens=2)
 
     positions = 256
     most = max(count for count in range(1, 300) if isinstance(adapter.prompt(asked(count)), str))
