@@ -16,7 +16,7 @@ _RESULTS = ("entities", "relation_extraction")
 """What the library's results call other things."""
 _NOTES = {"$schema", "$id", "$comment", "title", "description", "examples", "default", "deprecated"}
 _SCALARS = ("string", "integer", "number", "boolean")
-_NUMBER = re.compile(r"[^\d+-]*([+-]?\d[\d,]*(?:\.\d+)?)\D*")
+_NUMBER = re.compile(r"[^\d+-]*+([+-]?\d[\d,]*+(?:\.\d++)?+)\D*+")
 
 
 class SchemaRefused(ValueError):

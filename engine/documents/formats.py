@@ -49,7 +49,9 @@ _OFFICE = (("word/", Format.DOCX), ("ppt/", Format.PPTX), ("xl/", Format.XLSX))
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _MARKUP = re.compile(
-    r"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<(!doctype\s+html|html|head|body|table|div)\b", re.IGNORECASE | re.DOTALL
+    # Possessive: what a comment took it keeps, or a page of them could be cut in more ways than there is time for.
+    r"\s*+(?:<\?xml[^>]*+>\s*+)?+(?:<!--.*?-->\s*+)*+<(!doctype\s+html|html|head|body|table|div)\b",
+    re.IGNORECASE | re.DOTALL,
 )
 _DELIMITERS = ",;\t|"
 

@@ -25,7 +25,7 @@ MOST_PIXELS = 89_478_485
 """Of one image: what Pillow takes for a bomb."""
 
 _CELL = re.compile(rb"<(?:\w+:)?c[ >/]")
-_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9:-]*)[^<>]*?(/?)>")
+_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9:-]*+)[^<>]*?(/?)>")
 _OPEN_ENDED = frozenset(
     "area base br col embed hr img input link meta param source track wbr p li dt dd tr td th thead tbody tfoot option"  # noqa: SIM905 - words
     " colgroup optgroup rb rt rp".split()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 import zipfile
 
 import pytest
@@ -71,3 +72,11 @@ def test_a_text_without_a_word_is_looked_at() -> None:
 def test_the_mark_that_gives_all_rows_one_width_separates() -> None:
     assert delimiter("a;b (x, y);c\n1;2,5;3\n") == ";"
     assert delimiter("one\ntwo\n") is None
+
+
+def test_comments_before_what_is_no_markup_are_passed_once() -> None:
+    begun = time.process_time()
+    assert text_format("<!-- a -->\n" * 40_000 + "<p>hi</p>", None) is Format.MD
+    assert text_format("<!-- a -->\n" * 40_000 + "<!--" * 40_000, None) is Format.MD
+    assert text_format("\n<?xml version='1.0'?>" + "<!-- a -->\n" * 40_000 + "<html>", None) is Format.HTML
+    assert time.process_time() - begun < 5

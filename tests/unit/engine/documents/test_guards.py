@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 import zipfile
 
 import pytest
@@ -19,6 +20,12 @@ def test_depth_counts_what_is_open_and_not_what_needs_no_end() -> None:
         guards.check_markup("<div>" * (guards.MOST_DEPTH + 1))
     with pytest.raises(TooLarge, match="tags"):
         guards.check_markup("<br>" * (guards.MOST_TAGS + 1))
+
+
+def test_the_name_of_a_tag_that_never_ends_is_read_once() -> None:
+    begun = time.process_time()
+    guards.check_markup("<" + "a" * 300_000)
+    assert time.process_time() - begun < 5
 
 
 def workbook(cells: int) -> bytes:
