@@ -34,7 +34,7 @@ claims: setup ## take a flood claim through documents, fields, reranking, detect
 	@$(BIN)/python -m examples.claims $(CLAIMS)
 
 test: setup ## run the whole test suite; it starts the servers it needs
-	@$(BIN)/python -m pytest $(PYTEST) $(TESTS)
+	@$(if $(TESTS),$(BIN)/python -m pytest $(PYTEST) $(TESTS),sh tests/run.sh $(BIN)/python $(PYTEST))
 
 up: setup ## run the stack in the foreground: API, workers, beat, Flower, Valkey, PostgreSQL
 	@exec $(BIN)/roost up
