@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from catalog.architectures import Facts, by_architecture, by_head, by_labels, length_of
+from catalog.architectures import Facts, Unserved, by_architecture, by_head, by_labels, length_of
 from catalog.repository import Repository
 from catalog.schema import Spec
 
@@ -47,6 +47,8 @@ def resolve(name: str, repository: Repository, source: Mapping[str, Any]) -> Spe
                 "source": {**source, "needs": needs},
             }
         )
+    except Unserved as error:
+        return Refusal(str(error))
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])
@@ -79,6 +81,9 @@ def _family(repository: Repository) -> Facts | Refusal:
         facts = by_architecture(architecture, repository)
         if facts is not None:
             return facts
+    if architectures[0].endswith("ForMaskedLM"):
+        said = "is a masked language model, and no modules.json says that it is a sparse encoder; a YAML can say so"
+        return Refusal(said)
     return Refusal(f"is a {architectures[0][:100]}, which no family serves")
 
 
@@ -101,6 +106,12 @@ def _needs(repository: Repository) -> list[Literal["code", "pickle"]] | Refusal:
     return needs
 
 
+def _documents(repository: Repository) -> Mapping[str, Any]:
+    """The config of what documents pass through first, where they and queries have ways of their own."""
+    ways = repository.mapping("router_config.json").get("structure") or {}
+    return repository.mapping(f"{ways['document'][0]}/config.json")
+
+
 def _by_modules(repository: Repository) -> Facts | Refusal:
     """The layouts of sentence-transformers: a transformer and what comes after it."""
     entries = repository.configs.get("modules.json")
@@ -116,7 +127,7 @@ def _by_modules(repository: Repository) -> Facts | Refusal:
     if model_type == "CrossEncoder":
         return by_head(repository, first)
     if "SpladePooling" in kinds or model_type == "SparseEncoder":
-        size = first.get("vocab_size")
+        size = (_documents(repository) if kinds[0] == "Router" else first).get("vocab_size")
         facts = {"outputs": ["sparse"], "sparse_dims": size, "prompts": prompts}
         return {"family": "sparse_encoder", "tasks": {"encode": facts}, "max_length": length}
     config = next(

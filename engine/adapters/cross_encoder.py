@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from catalog.heads import SCALES, activation_path
 from catalog.modelfolder import model_root, read_json
 from catalog.options import ScoreOptions
 from catalog.schema import ScoreFacts, Spec
@@ -28,7 +29,6 @@ from engine.types import Batch, Entry, Outcome, Output
 if TYPE_CHECKING:
     import torch
 
-_SCALES = {"Sigmoid": "probability", "Identity": "logit"}
 _NO_NUMBER = "The model gave no finite score for this item."
 
 
@@ -53,7 +53,7 @@ class CrossEncoderAdapter(TextHeadAdapter):
         library = read_json(self.files / "config_sentence_transformers.json")
         path = activation_path(library, read_json(model_root(self.files) / "config.json"))
         self._activation = _activation(self.spec.id, path)
-        scale = _SCALES.get(path.rsplit(".", 1)[-1])
+        scale = SCALES.get(path.rsplit(".", 1)[-1])
         if scale is not None and scale != self._facts.scale:
             message = f"The scores of {self.spec.id} are of scale {scale!r}; its YAML says {self._facts.scale!r}."
             raise LoadFailed(message, LoadReason.CONFIG)
@@ -121,13 +121,6 @@ class CrossEncoderAdapter(TextHeadAdapter):
                 outcomes[place] = Output(fields, tokens=pair.counted, truncated=pair.cut)
             else:
                 outcomes[place] = NotFinite(_NO_NUMBER)
-
-
-def activation_path(library: dict[str, Any], config: dict[str, Any]) -> str:
-    """The class of the activation, as sentence-transformers finds it in its own config and in the model's."""
-    own = config.get("sentence_transformers")
-    said = library.get("activation_fn") or (own.get("activation_fn") if isinstance(own, dict) else None)
-    return str(said or config.get("sbert_ce_default_activation_function") or "torch.nn.modules.activation.Sigmoid")
 
 
 def _activation(name: str, path: str) -> torch.nn.Module:

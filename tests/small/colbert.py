@@ -14,6 +14,7 @@ from tests.small import package
 SETTINGS = {
     "query_token_id": "[unused0]",
     "doc_token_id": "[unused1]",
+    "dim": 32,
     "query_maxlen": 16,
     "doc_maxlen": 48,
     "mask_punctuation": True,

@@ -48,6 +48,8 @@ def config(architecture: str, **values: Any) -> dict[str, Any]:
         (config("WhisperForConditionalGeneration"), "whisper", "extract"),
         (config("GroundingDinoForObjectDetection"), "grounding_dino", "extract"),
         (config("Owlv2ForObjectDetection"), "owlv2", "extract"),
+        (config("OwlViTForObjectDetection", model_type="owlvit"), "owlv2", "extract"),
+        (config("MMGroundingDinoForObjectDetection"), "grounding_dino", "extract"),
         (config("Florence2ForConditionalGeneration"), "florence2", "extract"),
         (config("VisionEncoderDecoderModel", encoder={"model_type": "donut-swin"}), "donut", "extract"),
         (config("Qwen3ForCausalLM"), "causal_lm", "generate"),
@@ -141,6 +143,11 @@ def test_other_librarys_layouts_of_late_interaction_are_known_and_need_no_code(c
         (config("VitsModel"), WEIGHTS, "is a VitsModel, which no family serves"),
         (config("VisionEncoderDecoderModel", encoder={"model_type": "vit"}), WEIGHTS, "no family serves"),
         (config("Qwen3ForCausalLM"), {}, "no weights"),
+        (config("BertForMaskedLM"), WEIGHTS, "masked language model, and no modules.json says that it is a sparse"),
+        (config("LayoutLMv3ForTokenClassification", model_type="layoutlmv3"), WEIGHTS, "which no family serves"),
+        (config("Wav2Vec2ForSequenceClassification", model_type="wav2vec2"), WEIGHTS, "which no family serves"),
+        (config("LayoutLMv3ForSequenceClassification", model_type="layoutlmv3"), WEIGHTS, "which no family serves"),
+        ({"gliner_config.json": {"labels_decoder": "gpt2"}}, WEIGHTS, "generates its labels"),
         ({**config("CLIPModel"), "modules.json": [{"path": "", "type": "x.CLIPModel"}]}, WEIGHTS, "'CLIPModel'"),
         ({**config("BertModel"), "modules.json": []}, WEIGHTS, "lists no modules"),
         ({**config("BertModel"), "modules.json": POOLED}, WEIGHTS, "do not fit together: tasks.encode"),
@@ -152,6 +159,50 @@ def test_what_no_family_serves_is_refused_with_the_reason(
     answer = found(configs, files)
     assert isinstance(answer, Refusal)
     assert pytest.raises(AssertionError, match=reason).matches(AssertionError(answer.reason))
+
+
+@pytest.mark.parametrize(
+    ("own", "library", "scale"),
+    [
+        ({}, {}, "probability"),
+        ({"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"}, {}, "logit"),
+        ({"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}}, {}, "logit"),
+        ({}, {"activation_fn": "torch.nn.modules.linear.Identity"}, "logit"),
+        (
+            {"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"},
+            {"activation_fn": "torch.nn.modules.activation.Sigmoid"},
+            "probability",
+        ),
+    ],
+)
+def test_the_scale_of_a_reranker_is_that_of_the_activation_in_its_configs(
+    own: dict[str, Any], library: dict[str, Any], scale: str
+) -> None:
+    configs = config("BertForSequenceClassification", model_type="bert", id2label={"0": "LABEL_0"}, **own)
+    score = spec({**configs, "config_sentence_transformers.json": library}).tasks.score
+    assert score is not None
+    assert score.scale == scale
+
+
+@pytest.mark.parametrize("path", ["own.Squash", "torch.nn.modules.activation.Tanh"])
+def test_a_reranker_whose_scores_nobody_knows_the_meaning_of_is_refused(path: str) -> None:
+    activation = {"sbert_ce_default_activation_function": path}
+    answer = found(config("BertForSequenceClassification", id2label={"0": "LABEL_0"}, **activation))
+    assert isinstance(answer, Refusal)
+    assert answer.reason == f"gives its scores by {path!r}: what they mean has to be said in a YAML"
+
+
+def test_a_gliner_with_a_layer_for_relations_finds_them() -> None:
+    extract = spec({"gliner_config.json": {"relations_layer": "dot"}}).tasks.extract
+    assert extract is not None
+    assert extract.kinds == ("entities", "relations")
+
+
+def test_a_detector_has_as_many_places_as_its_config_says() -> None:
+    sizes = {"image_size": 64, "patch_size": 16}
+    model = spec(config("Owlv2ForObjectDetection", vision_config=sizes, text_config={"max_position_embeddings": 12}))
+    assert (model.image_length, model.max_length) == (16, 12)
+    assert spec(config("OwlViTForObjectDetection", model_type="owlvit")).image_length == 576
 
 
 def test_code_and_pickles_are_needs() -> None:
@@ -169,7 +220,7 @@ def test_code_and_pickles_are_needs() -> None:
         ("bert", 512, None, 512),
         ("xlm-roberta", 514, 10**30, 512),
         ("modernbert", 8192, 8192, 8192),
-        ("x", None, 64, 64),
+        ("electra", None, 64, 64),
     ],
 )
 def test_the_length_is_the_least_of_what_the_configs_say(
@@ -215,7 +266,9 @@ def deep(levels: int) -> Any:
         config("CLIPModel", text_config={"max_position_embeddings": float("inf")}),
         config("CLIPModel", vision_config={"image_size": float("nan")}),
         {**config("Qwen3ForCausalLM"), "model.safetensors.index.json": {"metadata": {"total_size": float("inf")}}},
-        config("BertForSequenceClassification", id2label={"0": "a"}, sentence_transformers=deep(100_000)),
+        config(
+            "BertForSequenceClassification", id2label={"0": "a"}, sbert_ce_default_activation_function=deep(100_000)
+        ),
     ],
     ids=["no patches", "endless", "not a number", "endless weights", "deep"],
 )
