@@ -27,7 +27,7 @@ Related = tuple[Span, Span, str, float]
 class Plan:
     """What is asked of one item, and the windows that its text is read in; none of a text without words.
 
-    `pieces` counts the tokens of each word.
+    `pieces` counts the tokens of each word, `around` those that the labels take beside each window.
     """
 
     text: str
@@ -36,6 +36,7 @@ class Plan:
     labels: tuple[str, ...]
     relations: tuple[str, ...]
     cut: Cut
+    around: int = 0
 
     @property
     def threshold(self) -> float:

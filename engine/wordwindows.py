@@ -60,16 +60,17 @@ def _reach(before: Sequence[int], first: int, most_words: int, most_pieces: int)
 def share(lengths: Sequence[int], most: int, around: Sequence[int] | None = None) -> list[list[int]]:
     """Rows in passes, by their places: each pass has rows of like lengths and at most `most` units, padding included.
 
-    A row that is longer than `most` has a pass of its own. `around` is what each row has besides, such as labels: rows
-    that are alike with it stand together, but it does not count.
+    A row that is longer than `most` has a pass of its own. `around` is what each row has besides, such as labels: it
+    takes memory as the text does, so it counts. What is lent for a batch is lent for its texts alone, so that families
+    give at least the model's whole length as `most`, for which there must be room anyway: short texts share a pass.
     """
+    whole = list(lengths) if around is None else [sum(pair) for pair in zip(lengths, around, strict=True)]
     passes: list[list[int]] = []
     widest = 0
-    whole = lengths if around is None else [sum(pair) for pair in zip(lengths, around, strict=True)]
-    for place in sorted(range(len(lengths)), key=lambda place: -whole[place]):
-        widest = max(widest, lengths[place])
+    for place in sorted(range(len(whole)), key=lambda place: -whole[place]):
+        # The first row of a pass is its longest.
         if not passes or widest * (len(passes[-1]) + 1) > most:
             passes.append([])
-            widest = lengths[place]
+            widest = whole[place]
         passes[-1].append(place)
     return passes

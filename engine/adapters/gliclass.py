@@ -113,7 +113,7 @@ class GliclassAdapter(TorchAdapter):
         for group in self._groups(model.config, rows):
             lengths = [rows[place].units for place in group]
             around = [rows[place].asked.around for place in group]
-            for chunk in share(lengths, max(batch.computed, *lengths), around):
+            for chunk in share(lengths, max(batch.computed, self.spec.max_length), around):
                 part = [rows[group[index]] for index in chunk]
                 for row, (own, count) in zip(part, self._logits(model, part), strict=True):
                     logits[row.place].append(own)

@@ -37,10 +37,11 @@ _UNBOUNDED = 10**6
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a job looks for; `room` is how many pieces of text a window may have beside it."""
+    """What a job looks for, how many tokens that takes, and how many pieces of text a window may have beside it."""
 
     labels: tuple[str, ...]
     relations: tuple[str, ...]
+    around: int
     room: int
 
 
@@ -96,7 +97,8 @@ class GlinerAdapter(TorchAdapter):
         found: dict[int, Found | NotFinite] = {}
         for group in _groups(model.config, rows):
             lengths = [rows[place].pieces for place in group]
-            for chunk in share(lengths, max(batch.computed, *lengths)):
+            around = [rows[place].plan.around for place in group]
+            for chunk in share(lengths, max(batch.computed, self.spec.max_length), around):
                 places = [group[index] for index in chunk]
                 found.update(zip(places, self._pass(model, [rows[place] for place in places]), strict=True))
         return answers(plans, rows, [found[place] for place in range(len(rows))], relations=self._relates)
@@ -138,7 +140,7 @@ class GlinerAdapter(TorchAdapter):
         overlap = max(_OVERLAP, int(model.config.max_width))
         most = int(model.config.max_len)
         cut = cut_words(words, len(text), most_words=most, most_pieces=found.room, overlap=overlap)
-        return Plan(text, words.pieces, options, found.labels, found.relations, cut)
+        return Plan(text, words.pieces, options, found.labels, found.relations, cut, found.around)
 
     def _asked(self, model: Any, options: ExtractOptions) -> _Asked | ItemRejected:
         """The labels that are looked for. Those of the YAML stand in for those that the caller leaves out."""
@@ -152,27 +154,26 @@ class GlinerAdapter(TorchAdapter):
             if any(marker in label for marker in markers):
                 message = f"The label {label[:100]!r} holds a marker of the model's own."
                 return ItemRejected(message, param="options.labels")
-        room = self._room(model, labels, relations)
-        if room < _LEAST_PIECES:
+        around = self._prompt(model, labels, relations)
+        longest = self.spec.max_length
+        # Positions that do not end are no reason to read labels without end.
+        room = min(longest, self._hard - around if self._hard else longest) - 2
+        if room < _LEAST_PIECES or around > longest:
+            most = min(longest, self._hard - 2 - _LEAST_PIECES if self._hard else longest)
             return ItemRejected(
-                f"The labels leave {max(0, room)} of the {self._hard} tokens that {self.spec.id!r} reads to the text; "
-                "give fewer or shorter ones.",
+                f"The labels take {around} tokens, and {self.spec.id!r} has room for {most}; give fewer or shorter.",
                 param="options.labels",
             )
-        return _Asked(labels, relations, room)
+        return _Asked(labels, relations, around, room)
 
-    def _room(self, model: Any, labels: Sequence[str], relations: Sequence[str]) -> int:
-        """How many pieces of text a window may have: what the model's positions leave beside the labels."""
-        most = self.spec.max_length
-        if self._hard:
-            prompt = 0
-            if not hasattr(model.data_processor, "labels_tokenizer"):
-                read = [*labels, *relations]
-                encoded = model.data_processor.transformer_tokenizer(read, add_special_tokens=False, verbose=False)
-                # Each label has a marker, and there are one or two separators.
-                prompt = sum(1 + len(ids) for ids in encoded["input_ids"]) + 2
-            most = min(most, self._hard - prompt)
-        return most - 2
+    def _prompt(self, model: Any, labels: Sequence[str], relations: Sequence[str]) -> int:
+        """How many tokens the labels take beside each window; none where a model reads them apart."""
+        if hasattr(model.data_processor, "labels_tokenizer"):
+            return 0
+        read = [*labels, *relations]
+        encoded = model.data_processor.transformer_tokenizer(read, add_special_tokens=False, verbose=False)
+        # Each label has a marker, and there are one or two separators.
+        return sum(1 + len(ids) for ids in encoded["input_ids"]) + 2
 
     def _pass(self, model: Any, rows: Sequence[Row]) -> list[Found | NotFinite]:
         """One forward pass over these rows, each with labels and thresholds of its own."""

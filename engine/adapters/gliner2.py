@@ -145,7 +145,7 @@ class Gliner2Adapter(TorchAdapter):
         for group in groups.values():
             lengths = [rows[place].length for place in group]
             around = [rows[place].plan.asked.around for place in group]
-            for chunk in share(lengths, max(batch.computed, *lengths), around):
+            for chunk in share(lengths, max(batch.computed, self.spec.max_length), around):
                 places = [group[index] for index in chunk]
                 found.update(zip(places, self._pass(model, [rows[place] for place in places]), strict=True))
         each: list[list[Any]] = [[] for _ in plans]
@@ -184,10 +184,12 @@ class Gliner2Adapter(TorchAdapter):
             message = "Nothing is asked: give 'labels', 'relation_labels' or an 'output_schema'."
             return ItemRejected(message, param="options.labels")
         around = len(model.processor.transform_record(".", schema).input_ids)
-        room = min(self.spec.max_length, self._hard - around if self._hard else self.spec.max_length)
-        if room < _LEAST_PIECES:
+        longest = self.spec.max_length
+        room = min(longest, self._hard - around if self._hard else longest)
+        if room < _LEAST_PIECES or around > longest:
+            most = min(longest, self._hard - _LEAST_PIECES if self._hard else longest)
             return ItemRejected(
-                f"What is asked takes {around} of the {self._hard} tokens that {self.spec.id!r} reads; ask for less.",
+                f"What is asked takes {around} tokens, and {self.spec.id!r} has room for {most}; ask for less.",
                 param="options.labels" if native is None else "options.output_schema",
             )
         return _Asked(options, native, schema, around, room)

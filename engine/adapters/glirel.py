@@ -25,7 +25,6 @@ from engine.pickled import folder_weights, pickled_file, read_pickle, refuse_ran
 from engine.readings import text_of
 from engine.torch_adapter import FLOAT_BYTES, TorchAdapter, TorchOptions
 from engine.types import Batch, Entry, Outcome, Output
-from engine.windows import Window
 from engine.wordwindows import Words, cut_words, share
 
 if TYPE_CHECKING:
@@ -69,6 +68,7 @@ class _Row:
     first: int
     pieces: int
     labels: tuple[str, ...]
+    around: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +138,8 @@ class GlirelAdapter(TorchAdapter):
         rows = [row for plan in plans if isinstance(plan, _Plan) for row in plan.rows]
         found: list[list[_Pairs | NotFinite]] = [[] for _ in plans]
         if rows:
-            lengths = [row.pieces for row in rows]
-            for chunk in share(lengths, max(batch.computed, *lengths)):
+            most = max(batch.computed, self.spec.max_length)
+            for chunk in share([row.pieces for row in rows], most, [row.around for row in rows]):
                 part = [rows[index] for index in chunk]
                 for row, pairs in zip(part, self._pass(model, part), strict=True):
                     found[row.place].append(pairs)
@@ -172,9 +172,11 @@ class GlirelAdapter(TorchAdapter):
         encoded = tokenizer([match[0] for match in matches], add_special_tokens=False, verbose=False)["input_ids"]
         asked = tokenizer(list(labels), add_special_tokens=False, verbose=False)["input_ids"]
         around = sum(1 + len(ids) for ids in asked) + 3
-        room = min(self.spec.max_length, self._hard - around if self._hard else self.spec.max_length)
-        if room < _LEAST_PIECES:
-            message = f"The labels take {around} of the {self._hard} tokens that {self.spec.id!r} reads; give fewer."
+        longest = self.spec.max_length
+        room = min(longest, self._hard - around if self._hard else longest)
+        if room < _LEAST_PIECES or around > longest:
+            reads = min(longest, self._hard - _LEAST_PIECES if self._hard else longest)
+            message = f"The labels take {around} tokens, and {self.spec.id!r} has room for {reads}; give fewer."
             return ItemRejected(message, param="options.labels")
         most = int(model.base_config.max_len)
         words = Words(offsets, tuple(len(ids) for ids in encoded))
@@ -186,19 +188,14 @@ class GlirelAdapter(TorchAdapter):
                 message = f"There are {len(inside)} entities close together; at most {_MOST_ENTITIES} can be related."
                 return ItemRejected(message, param="entities")
             if len(inside) > 1:
-                rows.append(_row(place, window, inside, labels, words, [match[0] for match in matches]))
+                texts = tuple(match[0] for match in matches[window.first : window.stop])
+                pieces = sum(words.pieces[window.first : window.stop])
+                rows.append(_Row(place, texts, inside, window.first, pieces, labels, around))
         return _Plan(text, options, tuple(rows), around, cut.truncated)
 
     def _pass(self, model: Any, rows: Sequence[_Row]) -> list[_Pairs | NotFinite]:
         """Every pair of entities and every label of each row, with its probability."""
         return self.within_memory(f"a pass of {len(rows)} rows", lambda: _pass(model, rows))
-
-
-def _row(
-    place: int, window: Window, inside: tuple[_Known, ...], labels: tuple[str, ...], words: Words, texts: Sequence[str]
-) -> _Row:
-    span = slice(window.first, window.stop)
-    return _Row(place, tuple(texts[span]), inside, window.first, sum(words.pieces[span]), labels)
 
 
 def _pass(model: Any, rows: Sequence[_Row]) -> list[_Pairs | NotFinite]:

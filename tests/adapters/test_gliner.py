@@ -158,6 +158,36 @@ def test_a_pass_never_holds_more_windows_than_was_lent(span: GlinerAdapter, monk
     assert max(taken) <= 256
 
 
+def test_many_labels_count_in_what_a_pass_holds(span: GlinerAdapter, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    original = GlinerAdapter._pass
+
+    def watched(self: GlinerAdapter, ready: Any, rows: Sequence[Any]) -> Any:
+        taken.append(len(rows))
+        return original(self, ready, rows)
+
+    monkeypatch.setattr(GlinerAdapter, "_pass", watched)
+    few, many = ExtractOptions(labels=LABELS), ExtractOptions(labels=[f"label{index}" for index in range(20)])
+    run(span, ["Ada met Ben."] * 6, few)
+    assert taken == [6]
+    taken.clear()
+    run(span, ["Ada met Ben."] * 6, many)
+    assert len(taken) > 2
+
+
+@pytest.mark.parametrize("kind", ["span", "relex"])
+def test_labels_are_bounded_where_positions_have_no_end(kind: str) -> None:
+    adapter = load(kind)
+    adapter._hard = 0
+    many = [f"label{index}" for index in range(100)]
+    refused, taken = run(adapter, ["Ada"] * 2, ExtractOptions(labels=many), ExtractOptions(labels=many[:9]))
+    assert isinstance(refused, ItemRejected)
+    assert refused.param == "options.labels"
+    assert "room for 128" in refused.message
+    assert isinstance(taken, Output)
+    adapter.unload()
+
+
 def _cost(entry: Any, length: int) -> Any:
     from dataclasses import replace
 

@@ -177,3 +177,17 @@ def test_numbers_that_are_none_are_that_rows_error(adapter: Gliner2Adapter) -> N
     finally:
         hook.remove()
     assert sorted(type(one).__name__ for one in found) == [NotFinite.__name__, Output.__name__]
+
+
+def test_labels_are_bounded_where_positions_have_no_end() -> None:
+    spec, path = model()
+    adapter = Gliner2Adapter(spec, TorchOptions(), path, DEVICE)
+    adapter.load()
+    adapter._hard = 0
+    many = [f"label{index}" for index in range(100)]
+    refused, taken = run(adapter, ["Ada"] * 2, ExtractOptions(labels=many), ExtractOptions(labels=many[:9]))
+    assert isinstance(refused, ItemRejected)
+    assert refused.param == "options.labels"
+    assert "room for 128" in refused.message
+    assert isinstance(taken, Output)
+    adapter.unload()

@@ -126,3 +126,17 @@ def test_a_pickle_is_read_only_where_the_yaml_allows_it() -> None:
     adapter = GlirelAdapter(spec.model_copy(update={"source": Source()}), GlirelOptions(), path, DEVICE)
     with pytest.raises(LoadFailed, match=r"source\.needs"):
         adapter.load()
+
+
+def test_labels_are_bounded_where_positions_have_no_end() -> None:
+    spec, path = model("safe")()
+    adapter = GlirelAdapter(spec, GlirelOptions(), path, DEVICE)
+    adapter.load()
+    adapter._hard = 0
+    many = [f"label{index}" for index in range(100)]
+    refused, taken = run(adapter, ITEMS[:2], ExtractOptions(labels=many), ExtractOptions(labels=many[:9]))
+    assert isinstance(refused, ItemRejected)
+    assert refused.param == "options.labels"
+    assert "room for 128" in refused.message
+    assert isinstance(taken, Output)
+    adapter.unload()

@@ -43,11 +43,11 @@ def test_passes_hold_rows_of_like_lengths_and_no_more_than_fits() -> None:
     assert passes == [[5], [1, 3], [0, 2, 4]]
 
 
-def test_rows_that_are_alike_with_what_is_around_them_stand_together_and_only_their_own_length_counts() -> None:
+def test_what_is_around_rows_counts_as_their_own_length_does() -> None:
     lengths, around = [3, 10, 3, 9], [50, 2, 52, 2]
-    passes = share(lengths, 20, around)
-    assert passes == [[2, 0], [1, 3]]
-    assert all(max(lengths[place] for place in one) * len(one) <= 20 for one in passes)
+    assert share(lengths, 110, around) == [[2, 0], [1, 3]]
+    assert share(lengths, 109, around) == [[2], [0, 1], [3]]
+    assert share(lengths, 20, around) == [[2], [0], [1], [3]]
 
 
 def test_no_rows_take_no_pass() -> None:
