@@ -65,7 +65,7 @@ def test_the_models_of_the_page_on_models_are_valid_and_fit_their_family(tmp_pat
     assert "profiles" in given, "the page tells of the first model's own profiles"
     given |= yaml.safe_load(profiles) | yaml.safe_load(stay)
     (tmp_path / "a.yaml").write_text(yaml.safe_dump(given), encoding="utf-8")
-    for name, written in enumerate([least, *others]):
+    for name, written in enumerate([least, *others, *_blocks("docs/families.md", "yaml")]):
         (tmp_path / f"b{name}.yaml").write_text(written, encoding="utf-8")
     catalog = Catalog.load([tmp_path], strict=True)
     assert check_specs(catalog.specs) == []
