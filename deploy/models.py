@@ -11,8 +11,7 @@ from pydantic import BaseModel
 from catalog.errors import RoostError
 from catalog.live import LiveCatalog
 from catalog.loader import Choice
-from catalog.options import EncodeOptions, ExtractOptions, GenerateOptions, ScoreOptions
-from catalog.options.extract import extract_fields
+from catalog.options import EncodeOptions, ExtractOptions, GenerateOptions, ScoreOptions, option_names
 from catalog.schema import Spec
 from catalog.terms import Verb
 from catalog.weights import locate_here
@@ -84,8 +83,7 @@ def whole(choice: Choice, *, allowed: bool) -> dict[str, Any]:
 def options_of(spec: Spec, verb: Verb) -> dict[str, Any]:
     """The options that a model takes for a verb, each with what it is when left out."""
     model = _OPTIONS[verb]
-    names = extract_fields(spec) if verb is Verb.EXTRACT else list(model.model_fields)
-    return {name: _plain(model.model_fields[name].default) for name in names}
+    return {name: _plain(model.model_fields[name].default) for name in option_names(spec, verb)}
 
 
 def files_of(spec: Spec) -> Files:

@@ -37,10 +37,6 @@ def wanted(options: ExtractOptions, default: float) -> Wanted | ItemRejected:
     labels = tuple(sorted({label for label in options.labels or () if label.strip()}))
     if not labels:
         return ItemRejected("Name what to look for: this model finds what 'labels' says.", param="options.labels")
-    if options.instruction is not None:
-        return ItemRejected("This model reads no instruction; say it with 'labels'.", param="options.instruction")
-    if options.task is not None:
-        return ItemRejected("This model has no tasks; leave 'task' out.", param="options.task")
     asked = (options.box_threshold, options.score_threshold, options.threshold)
     box = next((value for value in asked if value is not None), default)
     text = 0.0 if options.text_threshold is None else options.text_threshold

@@ -25,7 +25,7 @@ from catalog.schema import Spec
 from catalog.tokenizer import PlainTokenizer, Tokens
 from engine.adapters.base import LoadOptions
 from engine.checkpoint import Shape, read_shape
-from engine.errors import ItemRejected, LoadFailed, LoadReason
+from engine.errors import LoadFailed, LoadReason
 from engine.packed_head import packed_logits, try_packed
 from engine.packing import Layout, alike, pad, together
 from engine.pickled import folder_weights
@@ -63,9 +63,6 @@ class TextHeadAdapter(TorchAdapter):
 
     modules: ClassVar[tuple[str, ...]] = ()
     """Modules of sentence-transformers after the first that the family computes itself."""
-
-    unused: ClassVar[tuple[str, ...]] = ()
-    """Options of the verb that mean nothing to this family: an item that comes with one is refused."""
 
     def __init__(self, spec: Spec, options: LoadOptions, folder: Path | None, device: str) -> None:
         super().__init__(spec, options, folder, device)
@@ -222,14 +219,6 @@ class TextHeadAdapter(TorchAdapter):
         left = self.layout.pad_left
         sizes = [len(row.ids) for row in rows]
         return [row[longest - size :] if left else row[:size] for row, size in zip(values, sizes, strict=True)]
-
-    def refusal(self, options: Any) -> ItemRejected | None:
-        """Why items with these options are refused, if they are."""
-        for name in self.unused:
-            if getattr(options, name) != type(options).model_fields[name].default:
-                message = f"{self.spec.id} does nothing with the option {name!r}: leave it out."
-                return ItemRejected(message, param=f"options.{name}")
-        return None
 
 
 def softmax(logits: Logits) -> Logits:

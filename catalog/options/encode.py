@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Annotated
 
@@ -79,8 +79,8 @@ def side_prompt(prompts: Mapping[str, str | None], *, is_query: bool) -> str | N
     return next((prompts[name] for name in names if prompts.get(name) is not None), None)
 
 
-def check_encode(spec: Spec, options: EncodeOptions) -> None:
-    """Raise InvalidOption for what this model cannot do."""
+def check_encode(spec: Spec, options: EncodeOptions, sent: Collection[str] = ()) -> None:
+    """Raise InvalidOption for what this model cannot do; `sent` are those that a caller named, not the YAML."""
     facts = spec.tasks.encode
     assert facts is not None, "the verb was checked before its options"
     if options.prompt is not None and options.instruction is not None:
@@ -99,6 +99,8 @@ def check_encode(spec: Spec, options: EncodeOptions) -> None:
                 param="options.output_types",
             )
     _check_dimensions(spec, facts, options)
+    if "normalize" in sent and not options.normalize and "dense" not in options.outputs(facts):
+        raise InvalidOption("'normalize' is for dense vectors; ask for them.", param="options.normalize")
     for given in options.outputs(facts):
         if given in _DTYPES and options.output_dtype not in _DTYPES[given]:
             raise InvalidOption(

@@ -8,8 +8,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from catalog.errors import InvalidOption
+from catalog.options.families import unread
 from catalog.options.words import Fraction, Instruction, Options, Phrase, Share, Tree
 from catalog.schema import ExtractKind, Spec
+from catalog.terms import Verb
 
 MOST_LABELS = 1000
 _PAGES = re.compile(r"\s*\d{1,6}\s*(-\s*\d{1,6}\s*)?(,\s*\d{1,6}\s*(-\s*\d{1,6}\s*)?)*")
@@ -84,10 +86,10 @@ _FIELDS: dict[ExtractKind, frozenset[str]] = {
 
 
 def extract_fields(spec: Spec) -> list[str]:
-    """The options that this model takes, by the kinds of things that it finds; in the order of ExtractOptions."""
+    """The options that this model takes, by the kinds of things that it finds and by its family; in their order."""
     facts = spec.tasks.extract
     assert facts is not None, "the verb was checked before its options"
-    names = _COMMON.union(*(_FIELDS[kind] for kind in facts.kinds))
+    names = _COMMON.union(*(_FIELDS[kind] for kind in facts.kinds)) - unread(spec.family, Verb.EXTRACT)
     return [name for name in ExtractOptions.model_fields if name in names]
 
 

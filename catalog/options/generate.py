@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -77,8 +78,11 @@ class GenerateOptions(Options):
         return self.max_tokens or (facts.max_new_tokens if facts is not None else 1)
 
 
-def check_generate(spec: Spec, options: GenerateOptions) -> None:
-    """Raise InvalidOption for what this model cannot do. What a grammar holds is checked by `catalog.grammar`."""
+def check_generate(spec: Spec, options: GenerateOptions, sent: Collection[str] = ()) -> None:
+    """Raise InvalidOption for what this model cannot do; `sent` are those that a caller named, not the YAML.
+
+    What a grammar holds is checked by `catalog.grammar`.
+    """
     facts = spec.tasks.generate
     assert facts is not None, "the verb was checked before its options"
     if options.lora is not None and options.lora not in spec.loras:
@@ -89,6 +93,10 @@ def check_generate(spec: Spec, options: GenerateOptions) -> None:
         raise InvalidOption(f"The output of {spec.id!r} cannot be locked to a grammar.", param="options.grammar")
     if options.tools and not facts.tools:
         raise InvalidOption(f"The chat template of {spec.id!r} takes no tools.", param="options.tools")
+    for name in ("thinking", "tools"):
+        if options.raw and name in sent and getattr(options, name) is not None:
+            message = f"{name!r} is told by the chat template, which 'raw' leaves out; give one of them."
+            raise InvalidOption(message, param=f"options.{name}")
     if options.top_logprobs and not options.logprobs:
         raise InvalidOption("'top_logprobs' needs 'logprobs: true'.", param="options.top_logprobs")
     if options.max_tokens is not None and options.max_tokens >= spec.max_length:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from catalog.errors import InvalidOption, nearest
 from catalog.options.encode import EncodeOptions, check_encode
 from catalog.options.extract import ExtractOptions, check_extract, extract_fields
+from catalog.options.families import unread
 from catalog.options.generate import GenerateOptions, check_generate
 from catalog.options.score import ScoreOptions, check_score
 from catalog.schema import Spec
@@ -28,8 +29,7 @@ def parse_options(spec: Spec, verb: Verb, run: Mapping[str, Any], sent: Mapping[
 
     Raises InvalidOption naming the field, what is valid and, for an unknown name, the nearest valid one.
     """
-    valid = extract_fields(spec) if verb is Verb.EXTRACT else list(_BY_VERB[verb].model_fields)
-    _check_names(verb, sent, valid)
+    _check_names(verb, sent, _taken(spec, verb), spec.id)
     try:
         options = _BY_VERB[verb].model_validate({**run_defaults(verb, run), **sent})
     except ValidationError as error:
@@ -39,24 +39,25 @@ def parse_options(spec: Spec, verb: Verb, run: Mapping[str, Any], sent: Mapping[
         raise InvalidOption(f"Option {where!r}: {said}.", param=f"options.{where}") from error
     match options:
         case EncodeOptions():
-            check_encode(spec, options)
+            check_encode(spec, options, sent)
         case ScoreOptions():
             check_score(spec, options)
         case ExtractOptions():
             check_extract(spec, options)
         case GenerateOptions():
-            check_generate(spec, options)
+            check_generate(spec, options, sent)
     return options
 
 
 def option_names(spec: Spec, verb: Verb) -> list[str]:
     """The options that do something with this model, in the order of the verb's own."""
-    names = extract_fields(spec) if verb is Verb.EXTRACT else list(_BY_VERB[verb].model_fields)
     encode, generate = spec.tasks.encode, spec.tasks.generate
     idle: set[str] = set()
     if verb is Verb.ENCODE and encode is not None:
         idle |= set() if encode.matryoshka else {"dimensions"}
-        idle |= set() if encode.prompts else {"prompt", "is_query"}
+        idle |= set() if encode.prompts else {"prompt"}
+        idle |= set() if encode.prompts or encode.outputs == ("multivector",) else {"is_query"}
+        idle |= set() if "dense" in encode.outputs else {"normalize", "dimensions"}
         idle |= set() if len(encode.outputs) > 1 else {"output_types"}
     if verb is Verb.SCORE and (encode is None or len(encode.outputs) < 2):
         idle |= {"score_mode", "score_weights"}
@@ -64,7 +65,15 @@ def option_names(spec: Spec, verb: Verb) -> list[str]:
         idle |= set() if generate.grammar else {"grammar"}
         idle |= set() if generate.tools else {"tools"}
         idle |= set() if spec.loras else {"lora"}
-    return [name for name in names if name not in idle]
+    return [name for name in _taken(spec, verb) if name not in idle]
+
+
+def _taken(spec: Spec, verb: Verb) -> list[str]:
+    """The options that a caller may send to this model."""
+    if verb is Verb.EXTRACT:
+        return extract_fields(spec)
+    idle = unread(spec.family, verb)
+    return [name for name in _BY_VERB[verb].model_fields if name not in idle]
 
 
 def run_defaults(verb: Verb, run: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,10 +90,13 @@ def check_names(verb: str, sent: Mapping[str, Any]) -> None:
         _check_names(verb, sent, list(_BY_VERB[verb].model_fields))
 
 
-def _check_names(verb: str, sent: Mapping[str, Any], valid: Sequence[str]) -> None:
+def _check_names(verb: str, sent: Mapping[str, Any], valid: Sequence[str], model: str = "") -> None:
     unknown = next((name for name in sent if name not in valid), None)
     if unknown is None:
         return
+    if unknown in _BY_VERB[verb].model_fields:
+        message = f"Model {model!r} does nothing with the option {unknown!r} for {verb}; it takes: {', '.join(valid)}."
+        raise InvalidOption(message, param=f"options.{unknown}")
     hint = nearest(unknown, valid, 1)
     advice = f"did you mean {hint[0]!r}?" if hint else f"valid options: {', '.join(valid)}."
     raise InvalidOption(f"Unknown option {unknown[:100]!r} for {verb}; {advice}", param=f"options.{unknown[:100]}")

@@ -44,6 +44,9 @@ class DonutAdapter(PictureReader):
                 return ItemRejected(
                     f"{self.spec.id} was not trained for the task {asked[:80]!r}.", param="options.task"
                 )
+        if len(parts) == 1 and options.instruction is not None:
+            message = "This task has no place for a question: leave 'instruction' out."
+            return ItemRejected(message, param="options.instruction")
         if len(parts) == 1:
             return self._ids(asked, "options.task")
         question = options.instruction or ""

@@ -69,10 +69,13 @@ class Florence2Adapter(PictureReader):
         named = options.task or (self.spec.tasks.extract and self.spec.tasks.extract.task) or "OCR"
         task = named.strip("<> ").upper().replace(" ", "_").replace("-", "_")
         if task in TASKS:
-            return f"<{task}>"
+            return _beside(task, options) or f"<{task}>"
         if task not in WITH_LABELS:
             message = f"'task' must be one of {', '.join(name.lower() for name in (*TASKS, *WITH_LABELS))}."
             return ItemRejected(message, param="options.task")
+        if options.labels and options.instruction is not None:
+            message = "The task looks for 'labels' or for an 'instruction'; give one of them."
+            return ItemRejected(message, param="options.instruction")
         phrases = ". ".join(options.labels or ()) or (options.instruction or "")
         if not phrases.strip():
             return ItemRejected(f"The task {task.lower()} needs 'labels': what to look for.", param="options.labels")
@@ -130,6 +133,15 @@ class Florence2Adapter(PictureReader):
             labels = answer.get("bboxes_labels", ())
         objects = [_object(label, box, size) for label, box in zip(labels, boxes, strict=True)]
         return {"objects": objects, "data": found}
+
+
+def _beside(task: str, options: ExtractOptions) -> ItemRejected | None:
+    """Why a task that is asked by its token alone cannot be had: something came beside it that is not read."""
+    for name in ("labels", "instruction"):
+        if getattr(options, name):
+            message = f"The task {task.lower()} reads the image alone: leave {name!r} out."
+            return ItemRejected(message, param=f"options.{name}")
+    return None
 
 
 def _object(label: str, box: Sequence[float], size: tuple[int, int]) -> dict[str, Any]:

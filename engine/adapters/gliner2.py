@@ -183,6 +183,13 @@ class Gliner2Adapter(TorchAdapter):
         if schema is None:
             message = "Nothing is asked: give 'labels', 'relation_labels' or an 'output_schema'."
             return ItemRejected(message, param="options.labels")
+        if options.classification_task is not None and not options.labels:
+            return ItemRejected(
+                "'classification_task' needs 'labels': the classes.", param="options.classification_task"
+            )
+        if options.multi_label and options.classification_task is None:
+            message = "'multi_label' is for the classes of a 'classification_task'; name one, or leave it out."
+            return ItemRejected(message, param="options.multi_label")
         around = len(model.processor.transform_record(".", schema).input_ids)
         longest = self.spec.max_length
         room = min(longest, self._hard - around if self._hard else longest)

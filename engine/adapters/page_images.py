@@ -26,7 +26,7 @@ from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, Not
 from engine.images import only_image
 from engine.maxsim import Matrix, maxsim
 from engine.multivectors import finish_multivector, read_multivector
-from engine.readings import text_of
+from engine.readings import beside_image, text_of
 from engine.text_encoder import said_of_query
 from engine.types import Batch, Outcome, Output
 from engine.vision import VisionAdapter, plain_tokenizer, read_image_processor, read_tokenizer
@@ -115,7 +115,7 @@ class PageImagesAdapter(VisionAdapter):
             elif "text" in payload:
                 row = ItemRejected("Send a text or an image: each has vectors of its own.", param="images")
             else:
-                row = self._page(payload)
+                row = beside_image(entry.work.options) or self._page(payload)
             if isinstance(row, EngineError):
                 outcomes[place] = row
             else:

@@ -41,7 +41,6 @@ class SequenceClassifierAdapter(TextHeadAdapter):
 
     options = SequenceClassifierOptions
     head = "AutoModelForSequenceClassification"
-    unused = ("instruction", "multi_label", "hypothesis_template", "examples")
 
     def __init__(self, spec: Spec, options: LoadOptions, folder: Path | None, device: str) -> None:
         super().__init__(spec, options, folder, device)
@@ -96,7 +95,7 @@ class SequenceClassifierAdapter(TextHeadAdapter):
         if strange is not None:
             message = f"{self.spec.id} has no label {strange[:100]!r}; it has {', '.join(self._labels)[:500]}."
             return ItemRejected(message, param="options.labels")
-        return self.refusal(options)
+        return None
 
     def _told(
         self, logits: list[Logits], windows: list[Window], counted: int, options: ExtractOptions

@@ -55,7 +55,6 @@ class TokenClassifierAdapter(TextHeadAdapter):
 
     options = TokenClassifierOptions
     head = "AutoModelForTokenClassification"
-    unused = ("instruction", "multi_label")
 
     def __init__(self, spec: Spec, options: LoadOptions, folder: Path | None, device: str) -> None:
         super().__init__(spec, options, folder, device)
@@ -106,7 +105,7 @@ class TokenClassifierAdapter(TextHeadAdapter):
         if strange is not None:
             message = f"{self.spec.id} has no label {strange[:100]!r}; it has {', '.join(self._labels)[:500]}."
             return ItemRejected(message, param="options.labels")
-        return self.refusal(options)
+        return None
 
     def _windowed(self, text: str, tokens: Tokens, offsets: list[tuple[int, int]]) -> _Read:
         room = max(1, self.spec.max_length - tokens.first - tokens.last)

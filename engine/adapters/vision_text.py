@@ -22,7 +22,7 @@ from engine.adapters.base import LoadOptions
 from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, TextTooLong, WrongCount
 from engine.images import only_image
 from engine.outputs import Matrix, finish_vectors
-from engine.readings import text_of
+from engine.readings import beside_image, text_of
 from engine.types import Batch, Entry, Outcome, Output
 from engine.vision import VisionAdapter, plain_tokenizer, read_image_processor, read_tokenizer
 
@@ -131,7 +131,7 @@ class VisionTextAdapter(VisionAdapter):
             return self._read_text(place, text, entry.work.options) if isinstance(text, str) else text
         if "text" in payload:
             return ItemRejected("Send a text or an image: each has a vector of its own.", param="images")
-        image = only_image(payload)
+        image = beside_image(entry.work.options) or only_image(payload)
         if isinstance(image, ItemRejected):
             return image
         return _Picture(place, dict(self.processor(images=image, return_tensors="pt")))

@@ -57,7 +57,6 @@ class ZeroShotNliAdapter(TextHeadAdapter):
 
     options = ZeroShotNliOptions
     head = "AutoModelForSequenceClassification"
-    unused = ("instruction", "examples")
 
     def __init__(self, spec: Spec, options: LoadOptions, folder: Path | None, device: str) -> None:
         super().__init__(spec, options, folder, device)
@@ -99,9 +98,6 @@ class ZeroShotNliAdapter(TextHeadAdapter):
         text, options = text_of(entry.item.payload), entry.work.options
         if isinstance(text, ItemRejected):
             return text
-        refused = self.refusal(options)
-        if refused is not None:
-            return refused
         labels = list(dict.fromkeys(options.labels or ()))
         if not labels:
             return ItemRejected("This model needs labels to choose from.", param="options.labels")

@@ -47,7 +47,8 @@ class Case:
     items by the library's public calls and in its own batches, in the form that `found` makes of an output; None only
     where the family has no library of its own, and then `why_no_reference` says so. Numbers are
     compared within `tolerance`, all else exactly. `needs` says what this machine lacks for the case, None if nothing;
-    where it lacks something only what needs no loaded model is tested.
+    where it lacks something only what needs no loaded model is tested. `looks_past` are options that the family reads,
+    but not under these options or for these items.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Case:
     found: Callable[[Output], Any] = plain
     tolerance: float = 1e-4
     needs: Callable[[], str | None] | None = None
+    looks_past: frozenset[str] = frozenset()
 
 
 def agree(one: Any, other: Any, tolerance: float) -> str | None:

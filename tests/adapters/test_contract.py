@@ -15,7 +15,8 @@ from api.media import Media, dumps
 from api.results import Encoding, rows_of
 from api.schemas import ResultItem, Usage
 from catalog.errors import InvalidOption
-from catalog.options import parse_options
+from catalog.options import option_names, parse_options
+from catalog.options.families import unread
 from engine.adapters.base import Adapter, Part, StepAdapter, TokenSequence
 from engine.device import CpuDevice
 from engine.errors import EngineError
@@ -24,6 +25,7 @@ from engine.types import Outcome, Output
 from tasks.results import pack_rows
 from tests.adapters.case import Case, agree
 from tests.adapters.conftest import FAMILIES, answers, batch, cases_of
+from tests.adapters.watched import BY_THE_DOOR, read_options_of
 
 MARGIN = 24 * 2**20
 """Bytes of resident memory that allocators may keep over a cycle of load, run, unload."""
@@ -112,6 +114,17 @@ def test_unknown_load_options_are_refused(case: Case) -> None:
 def test_unknown_run_options_are_refused(case: Case) -> None:
     with pytest.raises(InvalidOption):
         parse_options(case.model()[0], case.verb, {}, {**case.options, "no_such_option": 1})
+
+
+def test_every_option_that_the_door_lets_in_is_read_and_no_other(adapter: Adapter, case: Case) -> None:
+    if adapter.spec.family.startswith("fake"):
+        pytest.skip("it stands in for all families, and takes what they do")
+    read = read_options_of(adapter, case)
+    fields = set(parse_options(adapter.spec, case.verb, adapter.spec.run, case.options).model_fields_set)
+    allowed = set(option_names(adapter.spec, case.verb)) - BY_THE_DOOR
+    assert allowed <= read | case.looks_past
+    refused = unread(adapter.spec.family, case.verb)
+    assert not refused & (read | fields)
 
 
 def test_what_is_held_is_what_was_declared(adapter: Adapter) -> None:

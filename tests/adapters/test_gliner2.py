@@ -150,6 +150,8 @@ COLOUR = {"structures": {"a": {"fields": [{"name": "b", "colour": "red"}]}}}
             "options.output_schema",
         ),
         ({"output_schema": {"entities": []}}, "options.output_schema"),
+        ({"relation_labels": ["met"], "classification_task": "topic"}, "options.classification_task"),
+        ({"labels": ["person"], "multi_label": True}, "options.multi_label"),
         ({"labels": [f"a label of many words, number {index}" for index in range(80)]}, "options.labels"),
     ],
 )

@@ -115,6 +115,7 @@ def case(
         bad=bad,
         reference=partial(reference, **known),
         found=answer,
+        looks_past=frozenset({"thinking"} if "raw" in options else ()),
     )
 
 

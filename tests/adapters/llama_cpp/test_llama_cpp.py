@@ -12,7 +12,7 @@ from catalog.options import parse_options
 from catalog.terms import Verb
 from engine.adapters.base import Part, TokenSequence
 from engine.adapters.llama_cpp import LlamaCppAdapter
-from engine.errors import EngineError
+from engine.errors import EngineError, ItemRejected
 from engine.types import Outcome, Output
 from tests.adapters.conftest import batch, build, cases_of
 
@@ -134,3 +134,9 @@ def test_a_prompt_beyond_the_context_is_too_long(adapter: LlamaCppAdapter) -> No
     assert isinstance(outcome, EngineError)
     assert outcome.code == "text_too_long"
     assert "512" in outcome.message
+
+
+def test_messages_are_not_fed_raw(adapter: LlamaCppAdapter) -> None:
+    outcome = answer(adapter, {"messages": [{"role": "user", "content": "Hello"}]}, raw=True)
+    assert isinstance(outcome, ItemRejected)
+    assert outcome.param == "options.raw"

@@ -117,12 +117,6 @@ def test_neighbours_of_one_label_become_one_if_asked(tagger: Adapter, ask: Ask) 
     assert [one for _, one in places(text, merged)] == ["Paris  Paris", "Paris"]
 
 
-def test_an_option_that_means_nothing_here_is_refused(tagger: Adapter, ask: Ask) -> None:
-    (found,) = ask(tagger, [{"text": "Paris"}], multi_label=True)
-    assert isinstance(found, ItemRejected)
-    assert found.param == "options.multi_label"
-
-
 def test_a_text_whose_logits_are_not_finite_fails_alone(device: str, ask: Ask) -> None:
     adapter: Any = built("token_classifier", folder("known_tagger"), device, 32, {})
     adapter.load()

@@ -99,8 +99,6 @@ def test_thresholds_have_three_names_and_drop_what_scores_no_higher(detector: Ad
         ({"labels": []}, "options.labels"),
         ({"labels": ["  "]}, "options.labels"),
         ({"labels": ["cat", "very " * 30]}, "options.labels"),
-        ({"labels": ["cat"], "instruction": "look well"}, "options.instruction"),
-        ({"labels": ["cat"], "task": "<OD>"}, "options.task"),
     ],
 )
 def test_what_a_detector_cannot_do_is_refused_for_that_item_alone(

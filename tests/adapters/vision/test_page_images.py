@@ -7,7 +7,7 @@ import pytest
 
 from catalog.terms import Verb
 from engine.adapters.base import Adapter
-from engine.errors import EngineError, LoadFailed, TextTooLong
+from engine.errors import EngineError, ItemRejected, LoadFailed, TextTooLong
 from engine.families import adapter_class
 from engine.maxsim import maxsim
 from engine.types import Outcome, Output
@@ -91,3 +91,11 @@ def test_one_bad_query_is_said_of_the_query(pages: Adapter, ask: Ask) -> None:
     assert isinstance(found[0], EngineError)
     assert found[0].param == "query"
     assert isinstance(found[1], Output)
+
+
+def test_what_goes_with_texts_alone_is_refused_beside_an_image(pages: Adapter, ask: Ask) -> None:
+    for name, value in (("instruction", "find: "), ("is_query", True)):
+        image, text = ask(pages, Verb.ENCODE, [item(1), {"text": "the date"}], {name: value})
+        assert isinstance(image, ItemRejected)
+        assert image.param == f"options.{name}"
+        assert isinstance(text, Output)

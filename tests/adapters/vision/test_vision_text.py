@@ -10,7 +10,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from catalog.terms import Verb
-from engine.errors import EngineError, LoadFailed, LoadReason, TextTooLong
+from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, TextTooLong
 from engine.families import adapter_class
 from engine.types import Output
 from tests.adapters.pictures import broken, item
@@ -110,3 +110,11 @@ def test_an_image_processor_of_any_name_is_read_in_its_form_for_pillow(tmp_path:
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(config))
     with pytest.raises(LoadFailed, match="NoSuchImageProcessor"):
         read_image_processor(tmp_path)
+
+
+def test_what_goes_with_texts_alone_is_refused_beside_an_image(load: Load, ask: Ask) -> None:
+    for name, value in (("instruction", "find: "), ("is_query", True)):
+        image, text = ask(load("vision_text", "clip"), Verb.ENCODE, [item(1), {"text": "the date"}], {name: value})
+        assert isinstance(image, ItemRejected)
+        assert image.param == f"options.{name}"
+        assert isinstance(text, Output)

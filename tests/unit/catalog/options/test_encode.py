@@ -66,3 +66,13 @@ def test_a_type_that_an_output_does_not_have_is_refused_by_name(outputs: list[st
     with pytest.raises(InvalidOption, match=f"{named} vector is .*not {dtype}") as refused:
         parse_options(ALL, Verb.ENCODE, {}, {"output_types": outputs, "output_dtype": dtype})
     assert refused.value.param == "options.output_dtype"
+
+
+def test_only_dense_vectors_can_be_left_as_long_as_they_are() -> None:
+    for outputs in (["dense"], ["dense", "sparse"]):
+        parse_options(ALL, Verb.ENCODE, {}, {"normalize": False, "output_types": outputs})
+    parse_options(ALL, Verb.ENCODE, {"normalize": False}, {"output_types": ["sparse"]})
+    for outputs in (["sparse"], ["sparse", "multivector"]):
+        with pytest.raises(InvalidOption) as refused:
+            parse_options(ALL, Verb.ENCODE, {}, {"normalize": False, "output_types": outputs})
+        assert refused.value.param == "options.normalize"

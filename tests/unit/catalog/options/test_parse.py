@@ -62,6 +62,27 @@ def test_an_option_of_another_kind_of_extraction_is_not_taken() -> None:
         parse_options(SPEC, Verb.EXTRACT, {}, {"ocr": True})
 
 
+def test_an_option_that_the_family_does_nothing_with_is_refused_by_name_and_not_told() -> None:
+    tagger = SPEC.model_copy(update={"family": "token_classifier"})
+    assert set(option_names(SPEC, Verb.EXTRACT)) - set(option_names(tagger, Verb.EXTRACT)) == {
+        "instruction",
+        "flat_ner",
+        "multi_label",
+    }
+    with pytest.raises(InvalidOption, match="'m' does nothing with the option 'instruction'") as caught:
+        parse_options(tagger, Verb.EXTRACT, {}, {"instruction": "find"})
+    assert caught.value.param == "options.instruction"
+
+
+def test_what_another_option_makes_idle_is_refused_only_where_a_caller_sent_it() -> None:
+    for name, value in (("thinking", False), ("tools", [{"name": "f"}])):
+        tools = SPEC.model_copy(update={"tasks": Tasks(generate=GenerateFacts(tools=True))})
+        parse_options(tools, Verb.GENERATE, {name: value}, {"raw": True})
+        with pytest.raises(InvalidOption) as caught:
+            parse_options(tools, Verb.GENERATE, {}, {"raw": True, name: value})
+        assert caught.value.param == f"options.{name}"
+
+
 def test_whole_numbers_are_good_for_fractions() -> None:
     options = parse_options(SPEC, Verb.GENERATE, {}, {"temperature": 1, "top_p": 1})
     assert options.model_dump(include={"temperature", "top_p"}) == {"temperature": 1.0, "top_p": 1.0}
