@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from catalog.errors import RoostError
+from catalog.errors import RoostError, nearest
 from catalog.terms import Verb
 from tasks.settings import Settings
 
@@ -36,6 +36,8 @@ def list_models(verb: str | None, family: str | None, word: str, as_json: bool) 
     from deploy import models as told
 
     catalog = _catalog()
+    _know_family(family)
+    _warn(catalog)
     found = told.chosen(catalog.specs, verb, family, word)
     rows = [told.row(spec, allowed=catalog.allows(spec)) for spec in found]
     if as_json:
@@ -57,12 +59,13 @@ def show(name: str, as_json: bool) -> None:
     from deploy import models as told
 
     catalog = _catalog()
+    _warn(catalog)
     try:
         if catalog.must_ask(name):
             catalog.ask(name)
         choice = catalog.look_up(name)
     except RoostError as error:
-        raise click.ClickException(error.message) from error
+        raise click.ClickException(error.message + _as_path(name)) from error
     found = told.whole(choice, allowed=catalog.allows(choice.spec))
     if as_json:
         click.echo(json.dumps(found, indent=2))
@@ -74,22 +77,31 @@ def show(name: str, as_json: bool) -> None:
 
 @models.command()
 @click.argument("names", nargs=-1, required=True)
-def pull(names: tuple[str, ...]) -> None:
+@_JSON
+def pull(names: tuple[str, ...], as_json: bool) -> None:
     """Fetch the files of models, so that no job waits for them. What is here already is not fetched again."""
     from catalog.weights import Locator
 
-    catalog, failed = _catalog(), False
-    locator = Locator(progress=True)
+    catalog = _catalog()
+    _warn(catalog)
+    locator = Locator(progress=not as_json)
+    rows: list[dict[str, Any]] = []
     for name in names:
         try:
             choice = catalog.ask(name)
             folder = locator.locate(choice.spec)
         except RoostError as error:
-            failed = True
-            click.secho(f"{name}: {error.message}", fg="red", err=True)
+            message = error.message + _as_path(name)
+            rows.append({"name": name, "error": {"code": error.code, "message": message}})
+            if not as_json:
+                click.secho(f"{name}: {message}", fg="red", err=True)
             continue
-        click.echo(f"{choice.key}: {folder or 'has no files of its own'}")
-    sys.exit(1 if failed else 0)
+        rows.append({"name": name, "key": choice.key, "files": str(folder) if folder else None})
+        if not as_json:
+            click.echo(f"{choice.key}: {folder or 'has no files of its own'}")
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+    sys.exit(1 if any("error" in row for row in rows) else 0)
 
 
 @models.command()
@@ -105,7 +117,7 @@ def check(as_json: bool) -> None:
     else:
         for problem in found:
             click.secho(problem, fg="red")
-        click.echo(f"{len(catalog.specs)} models, {len(found)} problems")
+        click.echo(f"{len(catalog.specs)} models, {len(found)} problem{'s' if len(found) != 1 else ''}")
     sys.exit(1 if found else 0)
 
 
@@ -113,6 +125,30 @@ def _catalog() -> LiveCatalog:
     from tasks.catalog import live_catalog
 
     return live_catalog(Settings.from_environment())
+
+
+def _warn(catalog: LiveCatalog) -> None:
+    """A file that was left out is why a model is missing."""
+    if catalog.problems:
+        many = "1 file is" if len(catalog.problems) == 1 else f"{len(catalog.problems)} files are"
+        click.secho(f"{many} no good: see `roost models check`", fg="yellow", err=True)
+
+
+def _know_family(family: str | None) -> None:
+    from engine.families import families
+
+    known = families()
+    if family is not None and family not in known:
+        near = nearest(family, known)
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(known)}."
+        raise click.BadParameter(f"no family is called {family!r}. {hint}", param_hint="'--family'")
+
+
+def _as_path(name: str) -> str:
+    """What to do about a path, which is no name."""
+    if not name.startswith((".", "/", "~")):
+        return ""
+    return " A model is named and not given as a path: put the folder that holds it into ROOST_MODEL_FOLDERS."
 
 
 def _line(value: Any) -> str:

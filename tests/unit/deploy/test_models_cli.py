@@ -77,6 +77,44 @@ def test_a_pull_goes_on_after_a_model_that_cannot_be_had(yamls: Path) -> None:
     assert f"acme/owl: {folder('cross_encoder')}" in done.stdout
 
 
+def test_a_pull_tells_programs_what_came_of_each_name(yamls: Path) -> None:
+    write(yamls, more=f"source: {{path: '{folder('cross_encoder')}'}}\n")
+    done = run("pull", "acme/none", "acme/owl", "--json")
+    assert done.exit_code == 1
+    none, owl = json.loads(done.stdout)
+    assert (none["name"], none["error"]["code"]) == ("acme/none", "model_not_found")
+    assert owl == {"name": "acme/owl", "key": "acme/owl", "files": str(folder("cross_encoder"))}
+
+
+def test_a_family_that_there_is_not_is_an_error_that_names_the_nearest() -> None:
+    done = run("list", "--family", "glinr")
+    assert done.exit_code == 2
+    assert "no family is called 'glinr'. Did you mean gliner" in done.stderr
+
+
+def test_a_path_is_no_name_and_the_error_says_where_folders_go() -> None:
+    for command in ("show", "pull"):
+        done = run(command, "./mine")
+        assert done.exit_code == 1
+        assert "ROOST_MODEL_FOLDERS" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("list", "owl"), ("show", "openai/clip-vit-base-patch32")])
+def test_a_file_that_was_left_out_is_told_of_beside_the_answer(yamls: Path, words: tuple[str, ...]) -> None:
+    write(yamls, more="familly: x\n")
+    done = run(*words, "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout) is not None
+    assert "1 file is no good: see `roost models check`" in done.stderr
+
+
+def test_a_model_in_a_folder_is_shown_and_pulled_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").symlink_to(folder("cross_encoder"))
+    monkeypatch.setenv("ROOST_MODEL_FOLDERS", str(tmp_path))
+    assert told("show", "mine")["family"] == "cross_encoder"
+    assert run("pull", "mine").stdout.endswith(f": {tmp_path / 'mine'}\n")
+
+
 def test_a_pull_uses_the_locator_that_jobs_use(yamls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(Locator, "locate", lambda self, spec: asked.append(spec.id))
