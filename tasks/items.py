@@ -230,6 +230,8 @@ class ItemRequest(Strict):
             _check_entities(self.text, self.entities)
         if "messages" in held and len(held) > 1:
             raise fault("must be alone in its item: images belong inside the messages", "messages")
+        if "multivector" in held and len(held) > 1:
+            raise fault("must be alone in its item: it stands for what else is there", "multivector")
         return self
 
     @property

@@ -101,6 +101,7 @@ TURN = {"role": "user", "content": "a"}
         ({"messages": [{**TURN, "tool_calls": [{"a": b"x"}]}]}, "items[1].messages[0].tool_calls[0]", "texts"),
         ({"multivector": [[1.0], [1.0, 2.0]]}, "items[1].multivector", "one length"),
         ({"multivector": [[float("inf")]]}, "items[1].multivector", "finite"),
+        ({"multivector": [[1.0]], "text": "a"}, "items[1].multivector", "alone"),
     ],
 )
 def test_what_is_wrong_with_an_item_is_named(item: object, param: str, says: str) -> None:

@@ -310,6 +310,7 @@ def test_images_and_turns_count_beside_the_texts() -> None:
     [
         ("score", "org/scorer", {}, "query"),
         ("score", "org/scorer", {"query": {"id": "q"}}, "query.text"),
+        ("score", "org/scorer", {"query": {"text": "q", "multivector": [[1.0]]}}, "query.multivector"),
         ("score", "org/scorer", {"query": "q", "items": []}, "items"),
         ("score", "org/scorer", {"query": "q", "options": {"top_n": -1}}, "options.top_n"),
         ("encode", "org/model", {"query": "q"}, "query"),
