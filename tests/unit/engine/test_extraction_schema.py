@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -131,3 +132,10 @@ def leaf(**parts: Any) -> dict[str, Any]:
 def test_what_cannot_be_promised_is_refused_by_its_name(schema: dict[str, Any], said: str) -> None:
     with pytest.raises(SchemaRefused, match=said):
         read_schema(schema)
+
+
+def test_a_number_is_sought_once_in_a_long_value() -> None:
+    begun = time.process_time()
+    found = shape(read_schema(ITEM), {"record": [{"prices": ["1" + "," * 60_000 + "a1", "2"]}]})
+    assert [2] in [value for whole in (found, *found.values()) if isinstance(whole, dict) for value in whole.values()]
+    assert time.process_time() - begun < 5
