@@ -18,6 +18,13 @@ Row = Callable[[Submission], Job]
 NOW = datetime.now(UTC)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _now() -> None:
+    """Tests are collected long before they run, and the database's clock goes on."""
+    global NOW
+    NOW = datetime.now(UTC)
+
+
 @pytest.mark.parametrize("state", list(State))
 def test_only_the_states_of_the_table_can_be_cancelled(
     database: Database, stored_job: NewJob, set_columns: Callable[..., None], state: State

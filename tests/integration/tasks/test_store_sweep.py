@@ -20,6 +20,14 @@ NOW = datetime.now(UTC)
 PAST = (NOW - timedelta(seconds=10)).timestamp()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _now() -> None:
+    """Tests are collected long before they run, and the database's clock goes on."""
+    global NOW, PAST
+    NOW = datetime.now(UTC)
+    PAST = (NOW - timedelta(seconds=10)).timestamp()
+
+
 def run(database: Database, job: Submission, lease_until: datetime) -> None:
     assert job.id in database.run(claim.start, [(job.id, job.fence)], "one", lease_until)
 
