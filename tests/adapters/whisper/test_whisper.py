@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 import soundfile
 
+from catalog.loader import Catalog
 from catalog.options import parse_options
 from catalog.terms import Verb
 from engine.adapters import whisper
 from engine.adapters.base import Adapter
-from engine.audio import Sound
+from engine.audio import MOST_SECONDS, Sound
 from engine.errors import ItemRejected
 from engine.types import Output
 from tests.adapters.conftest import batch, build, cases_of
@@ -106,6 +107,18 @@ def test_no_two_long_sounds_are_there_at_once(adapter: Adapter, monkeypatch: pyt
     parsed = parse_options(adapter.spec, Verb.EXTRACT, {}, {"max_new_tokens": 1})
     adapter.run(batch(Verb.EXTRACT, [{"audio": {"data": b""}}] * 3, [parsed] * 3))
     assert there == [0, 0, 0]
+
+
+def test_the_catalog_says_how_long_a_sound_may_be() -> None:
+    longest = {spec.max_length for spec in Catalog.load().specs if spec.family == "whisper"}
+    assert longest == {MOST_SECONDS}
+
+
+def test_a_second_of_sound_is_booked_with_what_it_takes_on_the_way_to_features(adapter: Adapter) -> None:
+    if adapter.device != "cpu":
+        pytest.skip("on a card that is the host's memory")
+    samples, spectrum, powers = 4 * 16_000, 100 * 201 * 8, 100 * 201 * 4
+    assert adapter.footprint().per_token > samples + spectrum + powers
 
 
 def test_raw_samples_of_a_told_rate_are_heard(adapter: Adapter) -> None:
