@@ -84,26 +84,29 @@ class HubPlace:
         self._patience_s = patience_s
         self._retry_s = retry_s
         self._clock = clock
-        self._silence: tuple[float, WeightsUnavailable | None] = (float("-inf"), None)
+        self._silence: tuple[float, Exception | None] = (float("-inf"), None)
 
     def look(self, name: str, revision: str | None, /) -> There | None:
         """The repository of that name. Raises WeightsUnavailable for a gated one, and where the hub is out of reach."""
         if "/" not in name:
             return None
-        until, silence = self._silence
+        until, why = self._silence
         if not constants.HF_HUB_OFFLINE and self._clock() >= until:
             try:
                 return self._asked(name, revision)
             except Exception as error:
                 if isinstance(error, RepositoryNotFoundError) and not isinstance(error, GatedRepoError):
                     return None
-                silence = hub_failure(name, revision, error)
-                if silence.reason is not WeightsReason.NETWORK:
-                    raise silence from error
-                self._silence = (self._clock() + self._retry_s, silence)
+                failure = hub_failure(name, revision, error)
+                if failure.reason is not WeightsReason.NETWORK:
+                    raise failure from error
+                # Why is kept, not the words: they name what one caller asked for.
+                why = error.with_traceback(None)
+                self._silence = (self._clock() + self._retry_s, why)
         there = self._cached(name, revision)
-        if there is None and silence is not None and not constants.HF_HUB_OFFLINE:
-            raise WeightsUnavailable(silence.message, param="model", reason=silence.reason)
+        if there is None and why is not None and not constants.HF_HUB_OFFLINE:
+            said = hub_failure(name, revision, why)
+            raise WeightsUnavailable(said.message, param="model", reason=said.reason)
         return there
 
     def _asked(self, name: str, revision: str | None) -> There:
