@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from catalog.errors import InvalidOption, nearest
 from catalog.options.words import Fraction, Options, Tree
@@ -13,9 +13,18 @@ from catalog.schema import Spec
 
 MOST_STOPS = 16
 MOST_BIASES = 1024
+MOST_DIGITS = 9
+"""Of a token's id: more than any vocabulary needs."""
+
+LEAST_TEMPERATURE = 1e-6
+"""Below it no draw could give anything but the likeliest token, and a division would leave what numbers can hold."""
 
 Stop = Annotated[str, Field(min_length=1, max_length=500)]
 Penalty = Annotated[Fraction, Field(ge=-2, le=2)]
+
+
+def _likeliest(temperature: float) -> float:
+    return temperature if temperature >= LEAST_TEMPERATURE else 0.0
 
 
 class Grammar(Options):
@@ -47,7 +56,7 @@ class GenerateOptions(Options):
 
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     min_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 0
-    temperature: Annotated[Fraction, Field(ge=0, le=2)] = 0.0
+    temperature: Annotated[Fraction, Field(ge=0, le=2), AfterValidator(_likeliest)] = 0.0
     top_p: Annotated[Fraction, Field(gt=0, le=1)] = 1.0
     top_k: Annotated[int, Field(ge=1)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
@@ -105,7 +114,7 @@ def check_generate(spec: Spec, options: GenerateOptions, sent: Collection[str] =
     if options.min_tokens > options.most(spec):
         raise InvalidOption("'min_tokens' is more than 'max_tokens'.", param="options.min_tokens")
     for token in options.logit_bias or {}:
-        if not (token.isascii() and token.isdigit()):
+        if not (token.isascii() and token.isdigit() and len(token) <= MOST_DIGITS):
             raise InvalidOption(
                 f"'logit_bias' has the key {token[:40]!r}, which is no token id.", param="options.logit_bias"
             )

@@ -36,8 +36,15 @@ Share = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1, allow_inf_n
 Fraction = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
 """Any finite number; bounds come with the field."""
 
-Phrase = Annotated[str, Field(min_length=1, max_length=500)]
-"""A label or another short text."""
+
+def _said(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be blank")
+    return value
+
+
+Phrase = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_said)]
+"""A label or another short text; never blank."""
 
 Instruction = Annotated[str, Field(max_length=10_000)]
 """Free text that a model reads before its input."""
