@@ -21,7 +21,7 @@ from engine.adapters.base import Adapter, LoadOptions, Place
 from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, OutOfMemory
 from engine.failures import load_failure, out_of_memory
 from engine.findings import score_of
-from engine.images import only_image
+from engine.images import only_image, widened
 from engine.types import Batch, Footprint, Outcome, Output
 
 if TYPE_CHECKING:
@@ -32,6 +32,12 @@ _SESSIONS = 2.5
 
 _IMAGE_BYTES = 700 * 2**20
 """The most that reading one image took besides, measured at 3,000 by 3,000 pixels (the library works on 2,000)."""
+
+_LONGEST, _THINNEST = 2000, 17
+"""The library scales an image down to the first, and cannot read what then has fewer pixels across than the second."""
+
+_TALLEST = 8
+"""So many times its width an image may be tall, before a field is put beside it."""
 
 _LEAST_SCORE = 0.5
 """Lines that the recogniser is less sure of are dropped, as the library does."""
@@ -106,9 +112,17 @@ class RapidocrAdapter(Adapter):
             raise RuntimeError("interrupted")
         if options.task not in (None, "ocr"):
             return ItemRejected("'task' must be ocr.", param="options.task")
+        if min(image.size) * _LONGEST < _THINNEST * max(image.size) and max(image.size) > _LONGEST:
+            message = (
+                f"An image of {image.width} by {image.height} is scaled down until its longer side has {_LONGEST} "
+                "pixels, and no text can be read in what is left of the other; cut it in pieces."
+            )
+            return ItemRejected(message, param="images[0].data")
         least = _LEAST_SCORE if options.threshold is None else options.threshold
         try:
-            found = self._engine(_bgr(image), text_score=least)
+            # The library does so with what is wide, and would scale what is tall up to gigabytes.
+            sheet = image if image.width > image.height else widened(image, _TALLEST)
+            found = self._engine(_bgr(sheet), text_score=least)
         except (RuntimeError, MemoryError) as error:
             if out_of_memory(error):
                 raise OutOfMemory(f"There is no memory for an image of {image.width} by {image.height}.") from error

@@ -12,7 +12,8 @@ from PIL import Image
 from catalog.options import parse_options
 from catalog.terms import Verb
 from engine.adapters.base import Adapter
-from engine.types import Output
+from engine.errors import ItemRejected
+from engine.types import Batch, Output
 from tests.adapters.conftest import batch, build, cases_of
 
 CASE = cases_of("rapidocr")[0]
@@ -72,3 +73,24 @@ def test_an_empty_page_says_so(adapter: Adapter) -> None:
 
 def test_a_threshold_drops_what_is_less_sure(adapter: Adapter) -> None:
     assert read(adapter, drawn(), threshold=1.0)["lines"] == []
+
+
+@pytest.mark.parametrize("size", [(20_000, 100), (100, 20_000), (2001, 11)])
+def test_a_strip_that_scaling_leaves_nothing_of_is_refused_with_advice(adapter: Adapter, size: tuple[int, int]) -> None:
+    (outcome,) = adapter.run(strip(size))
+    assert isinstance(outcome, ItemRejected), outcome
+    assert outcome.param == "images[0].data"
+    assert "cut it in pieces" in outcome.message
+
+
+def test_a_tall_strip_that_is_just_wide_enough_is_read(adapter: Adapter) -> None:
+    (outcome,) = adapter.run(strip((20, 2352)))
+    assert isinstance(outcome, Output), outcome
+    assert outcome.fields["data"]["lines"] == []
+
+
+def strip(size: tuple[int, int]) -> Batch:
+    out = io.BytesIO()
+    Image.new("RGB", size, "white").save(out, "PNG")
+    options = parse_options(CASE.model()[0], Verb.EXTRACT, {}, {})
+    return batch(Verb.EXTRACT, [{"images": [{"data": out.getvalue()}]}], [options])
