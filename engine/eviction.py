@@ -13,7 +13,7 @@ second. And one that has waited for `overdue_s` is served in the order of asking
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -116,21 +116,23 @@ def plan_room(
     newcomer: Newcomer | None = None,
     now: float,
     policy: EvictionPolicy = DEFAULT_EVICTION,
+    going: Collection[str] = (),
 ) -> Plan | None:
     """Who must leave so that `need` bytes are free, the least valuable first; None if no set of them would do.
 
-    Pinned models stay. A victim that is leased leaves once its leases have ended. Without a newcomer the room is needed
-    at once: no stay is kept. With one, the plan's time is no later than the latest of now, the end of the newcomer's
-    pause, and `longest_hold_s` after it was due or a victim came.
+    Pinned models stay, and of the others those in `going` leave in any case. A victim that is leased leaves once its
+    leases have ended. Without a newcomer the room is needed at once: no stay is kept. With one, the plan's time is no
+    later than the latest of now, the end of the newcomer's pause, and `longest_hold_s` after it was due or a victim
+    came.
     """
     missing = need - free
-    if missing <= 0:
+    if missing <= 0 and not going:
         return Plan((), now if newcomer is None else max(now, newcomer.paused(policy)))
     victims: list[Resident] = []
-    for resident in sorted(residents, key=lambda r: _rank(r, policy)):
+    for resident in sorted(residents, key=lambda r: (r.model not in going, _rank(r, policy))):
         if resident.pinned or resident.bytes <= 0:
             continue
-        if missing <= 0:
+        if missing <= 0 and resident.model not in going:
             break
         victims.append(resident)
         missing -= resident.bytes
@@ -138,7 +140,7 @@ def plan_room(
         return None
     # The last one may have made so much room that an earlier one can stay.
     for resident in reversed(victims[:-1]):
-        if missing + resident.bytes <= 0:
+        if resident.model not in going and missing + resident.bytes <= 0:
             victims.remove(resident)
             missing += resident.bytes
     at = now if newcomer is None else _earliest(victims, newcomer, now, policy)

@@ -10,6 +10,7 @@ batch within it asks nobody.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from engine.account import Account, Share
@@ -74,9 +75,12 @@ class Ledger:
         """Whether a model could be held if all others left but `beside` bytes that cannot."""
         return weights + floor + beside <= self.budget
 
-    def room(self, floor: int) -> int:
-        """Bytes free for the weights of a newcomer with this activation floor, once what leaves or is lent is back."""
-        return self.ceiling - self._staying - self._floor(floor)
+    def room(self, floor: int, but: Collection[str] = ()) -> int:
+        """Bytes free for the weights of a newcomer with this activation floor, once what leaves or is lent is back.
+
+        The floors of the models in `but` are left out, as if these had none.
+        """
+        return self.ceiling - self._staying - self._floor(floor, but)
 
     def reach(self) -> int:
         """The most that this process could hold if all other processes of ours held nothing."""
@@ -214,8 +218,8 @@ class Ledger:
         if entry is not None:
             entry.lent += count
 
-    def _floor(self, floor: int) -> int:
-        return max([floor, *(entry.floor for entry in self._entries.values())])
+    def _floor(self, floor: int, but: Collection[str] = ()) -> int:
+        return max([floor, *(entry.floor for model, entry in self._entries.items() if model not in but)])
 
     def _agree(self, reserve: int, *, force: bool = False) -> bool:
         """Set this process's share to the weights taken and `reserve` for batches; False if it is refused."""

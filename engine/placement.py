@@ -142,11 +142,20 @@ class Placement:
             return Plan((), now)
         book = self.book(slot)
         # Parked models give way to one that works in host memory.
-        free = book.room(slot.floor) + (self.parked if book is self.host else 0)
+        parked = self.parked if book is self.host else 0
         others = self._residents(now) if there is None else there
         residents = [resident for other, resident in others.items() if self.book(other) is book]
         coming = newcomer or self._newcomer(slot, self._contenders(now))
-        return plan_room(slot.weights, free, residents, newcomer=coming, now=now, policy=self.policy)
+        # What a resident keeps free for its batches comes free with it, but only once none that keeps more is left.
+        greedy = [r for r in residents if not r.pinned and r.bytes > 0 and self.slots[r.model].floor > slot.floor]
+        greedy.sort(key=lambda r: -self.slots[r.model].floor)
+        for count in range(len(greedy) + 1):
+            going = {resident.model for resident in greedy[:count]}
+            free = book.room(slot.floor, going) + parked
+            plan = plan_room(slot.weights, free, residents, newcomer=coming, now=now, policy=self.policy, going=going)
+            if plan is not None:
+                return plan
+        return None
 
     def plan_relief(self, now: float, book: Ledger | None = None) -> Plan | None:
         """Who leaves to save a batch: the least valuable that nobody holds, of the device or of other books."""

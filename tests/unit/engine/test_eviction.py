@@ -52,6 +52,14 @@ def test_nobody_leaves_where_there_is_room() -> None:
     assert victims(50, 50, resident("a")) == ()
 
 
+def test_those_that_go_in_any_case_go_first_and_spare_others() -> None:
+    dear, plain = resident("dear", reload_s=10.0), resident("plain")
+    for need, leave in ((50, ("dear",)), (100, ("dear",)), (150, ("dear", "plain"))):
+        plan = plan_room(need, 0, [plain, dear], now=100.0, going={"dear"})
+        assert plan == Plan(leave, 100.0)
+    assert plan_room(50, 60, [plain, dear], now=100.0, going={"dear"}) == Plan(("dear",), 100.0)
+
+
 def test_the_least_valuable_for_its_bytes_leaves_first() -> None:
     dear = resident("dear", reload_s=10.0)
     popular = resident("popular", demand=10.0)

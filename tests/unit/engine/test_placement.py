@@ -36,7 +36,7 @@ def there(placement: Placement, model: str, size: int, **fields: Any) -> Slot:
     slot.phase, slot.work, slot.measured = Phase.RESIDENT, False, size
     for name, value in fields.items():
         setattr(slot, name, value)
-    placement.book(slot).hold(model, size, 0)
+    placement.book(slot).hold(model, size, slot.floor)
     return slot
 
 
@@ -122,6 +122,30 @@ def test_what_leaves_is_room_for_the_next_newcomer(placement: Placement) -> None
     assert also.victims == ()
     third = wanted(placement, "third", 600)
     assert placement.plan_for(third, 100.0) is None
+
+
+def test_what_a_victim_keeps_free_for_its_batches_is_room_for_the_newcomer(placement: Placement) -> None:
+    there(placement, "small", 50, floor=100, demand=1.0, load_s=1.0)
+    there(placement, "greedy", 450, floor=400, demand=1e9, load_s=1.0)
+    newcomer = wanted(placement, "a", 750)
+    plan = placement.plan_for(newcomer, 100.0)
+    assert plan is not None
+    assert plan.victims == ("greedy",)
+    newcomer.footprint = Footprint(851)
+    plan = placement.plan_for(newcomer, 100.0)
+    assert plan is not None
+    assert plan.victims == ("greedy", "small")
+
+
+def test_what_a_pinned_model_keeps_free_for_its_batches_is_nobodys_room(placement: Placement) -> None:
+    there(placement, "pinned", 100, pinned=True, floor=400)
+    there(placement, "greedy", 300, floor=500)
+    newcomer = wanted(placement, "a", 500)
+    plan = placement.plan_for(newcomer, 100.0)
+    assert plan is not None
+    assert plan.victims == ("greedy",)
+    newcomer.footprint = Footprint(501)
+    assert placement.plan_for(newcomer, 100.0) is None
 
 
 def test_what_others_hold_on_the_device_bounds_a_plan(placement: Placement, pool: Pool) -> None:

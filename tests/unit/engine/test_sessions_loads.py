@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from engine.adapters.base import Place
+from engine.adapters.fake_generator import FakeGeneratorAdapter
 from engine.engine import Engine
 from engine.eviction import EvictionPolicy
 from engine.joining import Session
@@ -119,6 +121,29 @@ def test_an_endless_stream_of_generations_keeps_no_other_model_out(
     recorder.until(lambda: bool(recorder.done))
     engine.submit([embedding])
     recorder.results(embedding)
+    assert state(engine).evictions == 1
+
+
+@pytest.mark.parametrize("place", list(Place))
+def test_an_endless_stream_of_generations_leaves_a_larger_generator_the_room_that_it_kept_for_its_steps(
+    make_engine: MakeEngine, recorder: Recorder, prompt: MakeWork, monkeypatch: pytest.MonkeyPatch, place: Place
+) -> None:
+    monkeypatch.setattr(FakeGeneratorAdapter, "place", place)
+    policy = EvictionPolicy(min_stay_s=0.0, longest_hold_s=0.3, pace_s=0.3)
+    greedy = generator(new_tokens=20, step_seconds=0.001, bytes=400, activation_bytes=50)
+    engine = make_engine({"g": greedy, "big": generator(bytes=750)}, eviction=policy, batch_tokens=8, host_bytes=1000)
+    tell, big = recorder.finished, prompt("x", model="big")
+
+    def again(done: Sequence[Finished]) -> None:
+        tell(done)
+        if big.id not in recorder.done:
+            engine.submit([prompt("again") for one in done if one.work.model == "g"])
+
+    monkeypatch.setattr(recorder, "finished", again)
+    engine.submit([prompt(f"p{n}") for n in range(8)])
+    recorder.until(lambda: bool(recorder.done))
+    engine.submit([big])
+    recorder.results(big)
     assert state(engine).evictions == 1
 
 
