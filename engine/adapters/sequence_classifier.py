@@ -76,8 +76,10 @@ class SequenceClassifierAdapter(TextHeadAdapter):
             refused = text if isinstance(text, ItemRejected) else self._refused(entry.work.options)
             if refused is not None:
                 outcomes[place] = refused
-            elif isinstance(text, str):
+            elif isinstance(text, str) and text.strip():
                 texts[place] = text
+            else:
+                outcomes[place] = Output({"classifications": []}, tokens=0)
         read = dict(zip(texts, self.tokenizer.encode(list(texts.values())) if texts else [], strict=True))
         windows = {
             place: windowed(tokens, self.spec.max_length, self._options.overlap) for place, tokens in read.items()

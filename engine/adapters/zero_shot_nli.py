@@ -94,7 +94,7 @@ class ZeroShotNliAdapter(TextHeadAdapter):
             outcomes[place] = self._told(one, own, batch.entries[place].work.options)
         return [outcome or WrongCount() for outcome in outcomes]
 
-    def _ask(self, entry: Entry) -> _Asked | ItemRejected:
+    def _ask(self, entry: Entry) -> _Asked | Output | ItemRejected:
         text, options = text_of(entry.item.payload), entry.work.options
         if isinstance(text, ItemRejected):
             return text
@@ -104,6 +104,8 @@ class ZeroShotNliAdapter(TextHeadAdapter):
         template = self._options.template if options.hypothesis_template is None else options.hypothesis_template
         if "{}" not in template:
             return ItemRejected("The hypothesis template has no {} for the label.", param="options.hypothesis_template")
+        if not text.strip():
+            return Output({"classifications": []}, tokens=0)
         hypotheses = [template.replace("{}", label) for label in labels]
         tokens = own_tokens(self.tokenizer, [text, *hypotheses])
         longest = max(len(tokens[hypothesis]) for hypothesis in hypotheses)
