@@ -86,7 +86,7 @@ def _joined(blocks: Iterable[NDArray[np.float32]], own: int, rate: int) -> Sound
     import soxr
 
     stream = None if own == rate else soxr.ResampleStream(own, rate, 1)
-    found = bytearray()
+    found: list[NDArray[np.float32]] = []
     count = 0
     for block in blocks:
         count += len(block)
@@ -94,12 +94,12 @@ def _joined(blocks: Iterable[NDArray[np.float32]], own: int, rate: int) -> Sound
             return _too_long(count / own)
         if not np.isfinite(block).all():
             return ItemRejected("The audio holds values that are no numbers.", param="audio")
-        found += (block if stream is None else stream.resample_chunk(block)).tobytes()
+        found.append(block if stream is None else stream.resample_chunk(block))
     if not count:
         return ItemRejected("The audio holds no sound.", param="audio")
     if stream is not None:
-        found += stream.resample_chunk(np.empty(0, np.float32), last=True).tobytes()
-    return Sound(np.frombuffer(found, np.float32), rate)
+        found.append(stream.resample_chunk(np.empty(0, np.float32), last=True))
+    return Sound(np.concatenate(found, dtype=np.float32), rate)
 
 
 def _too_long(seconds: float) -> ItemRejected:
