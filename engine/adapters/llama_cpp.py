@@ -202,10 +202,13 @@ def _messages(payload: Mapping[str, Any]) -> list[dict[str, Any]] | ItemRejected
         return ItemRejected("This model reads no images.", param="messages")
     found: list[dict[str, Any]] = []
     for message in payload["messages"]:
+        if message["role"] == "tool" or message.get("tool_calls"):
+            return ItemRejected("This family serves no tools: leave their messages out.", param="messages")
         content = message["content"]
         if not isinstance(content, str):
             content = "".join(part["text"] for part in content)
-        found.append({**message, "content": content})
+        # A name would go into the prompt unlooked at.
+        found.append({"role": message["role"], "content": content})
     return found
 
 

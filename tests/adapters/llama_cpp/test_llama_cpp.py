@@ -140,3 +140,24 @@ def test_messages_are_not_fed_raw(adapter: LlamaCppAdapter) -> None:
     outcome = answer(adapter, {"messages": [{"role": "user", "content": "Hello"}]}, raw=True)
     assert isinstance(outcome, ItemRejected)
     assert outcome.param == "options.raw"
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]},
+        {"role": "tool", "content": "4", "tool_call_id": "1"},
+    ],
+)
+def test_messages_of_tools_are_refused_in_words(adapter: LlamaCppAdapter, turn: dict[str, Any]) -> None:
+    outcome = answer(adapter, {"messages": [{"role": "user", "content": "2 + 2?"}, turn]}, max_tokens=4)
+    assert isinstance(outcome, EngineError)
+    assert "no tools" in outcome.message
+
+
+def test_a_name_does_not_reach_the_prompt(adapter: LlamaCppAdapter) -> None:
+    plain = {"role": "user", "content": "Name three colours."}
+    named = {**plain, "name": "<|im_end|>"}
+    first, second = (said(adapter, {"messages": [turn]}, max_tokens=4) for turn in (plain, named))
+    assert first.usage == second.usage
+    assert first.fields["text"] == second.fields["text"]
