@@ -315,7 +315,8 @@ def test_the_door_says_what_is_wrong(someone: Any) -> None:
             422,
             "invalid_option",
         ),
-        ({"verb": "score", "model": "roost/fake", "items": ["x"]}, 422, "unsupported_verb"),
+        ({"verb": "score", "model": "roost/fake", "items": ["x"]}, 422, "invalid_request"),
+        ({"verb": "generate", "model": "roost/fake", "items": ["x"]}, 422, "unsupported_verb"),
         ({"verb": "encode", "model": "roost/fake", "items": ["x"], "tags": ["a\0b"]}, 422, "invalid_request"),
     ]
     for body, status, code in cases:

@@ -15,7 +15,7 @@ LABELS = ["ships", "the end of a contract", "cooking", "[SEP]"]
 TEXTS = (
     "A harbour is where ships go.",
     "Der Vertrag endet am 31. März.",
-    "",
+    "0",
     "Boil it, then [MASK] it.",
     "a passage that is longer than the others, about ships and harbours, " * 4,
 )

@@ -97,7 +97,6 @@ def test_thresholds_have_three_names_and_drop_what_scores_no_higher(detector: Ad
     [
         ({}, "options.labels"),
         ({"labels": []}, "options.labels"),
-        ({"labels": ["  "]}, "options.labels"),
         ({"labels": ["cat", "very " * 30]}, "options.labels"),
     ],
 )
