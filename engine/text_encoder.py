@@ -5,11 +5,12 @@ Tokenising is ours, so that user text is text (see `catalog.tokenizer`). Only ca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from engine.packing import Ids, Layout, alike
 from engine.pretrained import positions
 from engine.torch_adapter import FLOAT_BYTES, TorchAdapter, TorchOptions
 from engine.types import Batch, Footprint
+
+T = TypeVar("T")
 
 _FLOOR = {"cpu": 1024}
 _FLOOR_ELSEWHERE = 8192
@@ -117,6 +120,17 @@ class TextEncoderAdapter(TorchAdapter):
         """The rows in passes of like lengths, within the room that the batch has."""
         room = max(batch.computed, _FLOOR.get(self.device, _FLOOR_ELSEWHERE))
         return [[rows[place] for place in places] for places in alike([len(row.tokens.ids) for row in rows], room)]
+
+    def once(
+        self, batch: Batch, rows: Mapping[int, Row], compute: Callable[[Sequence[Row]], Sequence[T]]
+    ) -> dict[int, tuple[Row, T]]:
+        """Each row with what `compute` gives of it, which is asked once for equal texts. Raises OutOfMemory."""
+        different = {tuple(row.tokens.ids): row for row in rows.values()}
+        made: dict[tuple[int, ...], T] = {}
+        for some in self.passes(batch, list(different.values())):
+            given = self.within_memory(f"a pass of {len(some)} texts", partial(compute, some))
+            made.update(zip([tuple(row.tokens.ids) for row in some], given, strict=True))
+        return {key: (row, made[tuple(row.tokens.ids)]) for key, row in rows.items()}
 
     def on_device(self, arrays: dict[str, Ids]) -> dict[str, Any]:
         """The features of a pass, as the library names them."""

@@ -21,11 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catalog.modelfolder import missing_weights, model_root, read_json, read_modules, weight_files
+from catalog.options import ExtractOptions
 from catalog.schema import Spec
 from catalog.tokenizer import PlainTokenizer, Tokens
 from engine.adapters.base import LoadOptions
 from engine.checkpoint import Shape, read_shape
-from engine.errors import LoadFailed, LoadReason
+from engine.errors import ItemRejected, LoadFailed, LoadReason
+from engine.library_model import whole_model
 from engine.packed_head import packed_logits, try_packed
 from engine.packing import Layout, alike, pad, together
 from engine.pickled import folder_weights
@@ -130,26 +132,14 @@ class TextHeadAdapter(TorchAdapter):
             raise classified(self.spec.id, error) from error
 
     def _read(self, root: Path) -> torch.nn.Module:
-        import torch
-        import transformers
+        from transformers import AutoTokenizer
         from transformers.utils.logging import disable_progress_bar
 
         disable_progress_bar()
         code = "code" in self.spec.source.needs
-        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(root, local_files_only=True, trust_remote_code=code)
-        model, info = getattr(transformers, self.head_class()).from_pretrained(
-            root,
-            local_files_only=True,
-            trust_remote_code=code,
-            use_safetensors=bool(weight_files(self.files)),
-            dtype=getattr(torch, self.dtype),
-            output_loading_info=True,
-        )
-        absent = sorted(info["missing_keys"])
-        if absent:
-            # The library makes them up at random, with a line in the log.
-            message = f"The files of {self.spec.id} lack {absent[0]}: it is no model of this family, or cut short."
-            raise LoadFailed(message, LoadReason.CORRUPT)
+        tokenizer: Any = AutoTokenizer.from_pretrained(root, local_files_only=True, trust_remote_code=code)
+        safe = bool(weight_files(self.files))
+        model: Any = whole_model(self.spec.id, self.head_class(), root, dtype=self.dtype, safetensors=safe, code=code)
         most = positions(model)
         if 0 < most < self.spec.max_length:
             message = f"{self.spec.id} reads {most} tokens; its YAML says {self.spec.max_length}."
@@ -177,6 +167,22 @@ class TextHeadAdapter(TorchAdapter):
 
     def understand(self, model: Any, tokenizer: Any) -> None:
         """Take from the model and its tokenizer what the family needs besides. Raises LoadFailed where it misfits."""
+
+    def check_labels(self, known: Sequence[str], said: Sequence[str] = ()) -> None:
+        """Raise LoadFailed if the YAML names a label, as its facts or as `said`, that the model does not have."""
+        facts = self.spec.tasks.extract
+        for label in (*said, *(facts.labels if facts else ())):
+            if label not in known:
+                message = f"{self.spec.id} has no label {label!r}, as its YAML says; it has {', '.join(known)}."
+                raise LoadFailed(message, LoadReason.CONFIG)
+
+    def strange_label(self, known: Sequence[str], options: ExtractOptions) -> ItemRejected | None:
+        """Why these options cannot be had: they ask for a label that the model does not have. None if they do not."""
+        strange = next((label for label in options.labels or () if label not in known), None)
+        if strange is None:
+            return None
+        message = f"{self.spec.id} has no label {strange[:100]!r}; it has {', '.join(known)[:500]}."
+        return ItemRejected(message, param="options.labels")
 
     def warm_up(self) -> None:
         """Find out whether the model runs without padding."""

@@ -7,71 +7,45 @@ needs one; no code that comes with a model is run.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalog.modelfolder import missing_weights, read_json
+from catalog.modelfolder import read_json
 from catalog.tokenizer import PlainTokenizer, Tokens
 from engine.checkpoint import Shape, read_shape
 from engine.errors import LoadFailed, LoadReason
-from engine.pickled import pickled_file
-from engine.pretrained import classified
-from engine.torch_adapter import TorchAdapter
+from engine.library_model import LibraryAdapter
 from engine.types import Footprint
 
 if TYPE_CHECKING:
     import torch
 
 
-class VisionAdapter(TorchAdapter):
+class VisionAdapter(LibraryAdapter):
     """A model of images, with its image processor and tokenizer: `processor` and `tokenizer` while it is loaded."""
+
+    pickles = True
 
     def forget(self) -> None:
         """Drop the processor and the tokenizer."""
         self.processor: Any = None
         self.tokenizer: Any = None
 
-    @abstractmethod
-    def read_parts(self) -> torch.nn.Module:
-        """The module, with what else is needed kept on the adapter. What the library raises is told by its kind."""
+    def read_kind(self, kinds: Mapping[str, str]) -> tuple[Any, Any]:
+        """The model by the library's class for its `model_type`, with its processor; and the library's own tokenizer.
 
-    def read(self) -> torch.nn.Module:
-        """As `read_parts`. Raises LoadFailed with its reason."""
-        lacking = missing_weights(self.files, pickle="pickle" in self.spec.source.needs)
-        if lacking is not None:
-            raise LoadFailed(f"{self.files} {lacking}. Fetch the model's files again.", LoadReason.NOT_FOUND)
-        from transformers.utils.logging import disable_progress_bar
-
-        disable_progress_bar()
-        try:
-            return self.read_parts()
-        except LoadFailed:
-            raise
-        except Exception as error:
-            raise classified(self.spec.id, error) from error
-
-    def read_model(self, kind: str) -> torch.nn.Module:
-        """The model by the name of the library's class. Raises LoadFailed where the files lack a weight."""
-        import torch
-        import transformers
-
-        module, info = getattr(transformers, kind).from_pretrained(
-            self.files,
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=pickled_file(self.spec, self.files) is None,
-            dtype=getattr(torch, self.dtype),
-            output_loading_info=True,
-        )
-        absent = sorted(info["missing_keys"])
-        if absent:
-            # The library makes them up at random, with a line in the log.
-            message = f"The files of {self.spec.id} lack {absent[0]}: it is no model of this family, or cut short."
-            raise LoadFailed(message, LoadReason.CORRUPT)
-        read: torch.nn.Module = module
-        return read
+        Raises LoadFailed for a model of another type.
+        """
+        model_type = str(read_json(self.files / "config.json").get("model_type"))
+        if model_type not in kinds:
+            message = f"{self.spec.id} is a {model_type!r}; this family has {' and '.join(kinds)}."
+            raise LoadFailed(message, LoadReason.CONFIG)
+        module = self.read_model(kinds[model_type])
+        tokenizer = read_tokenizer(self.files)
+        self.processor = read_image_processor(self.files)
+        self.tokenizer = plain_tokenizer(tokenizer)
+        return module, tokenizer
 
     def shape(self) -> Shape:
         """The sizes of the part that sees, or of the whole where it is not told apart."""

@@ -267,13 +267,7 @@ class BgeM3Adapter(TextEncoderAdapter):
                 rows[key] = row
             else:
                 found[key] = row
-        different = {tuple(row.tokens.ids): row for row in rows.values()}
-        made: dict[tuple[int, ...], Found] = {}
-        for some in self.passes(batch, list(different.values())):
-            given = self.within_memory(f"a pass of {len(some)} texts", lambda s=some: self._embed(s, asked))  # type: ignore[misc]
-            made.update(zip([tuple(row.tokens.ids) for row in some], given, strict=True))
-        for key, row in rows.items():
-            found[key] = row, made[tuple(row.tokens.ids)]
+        found.update(self.once(batch, rows, lambda some: self._embed(some, asked)))
         return found
 
     def _tokens(self, texts: Sequence[str]) -> list[Tokens]:

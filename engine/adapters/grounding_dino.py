@@ -17,11 +17,11 @@ import numpy as np
 from catalog.modelfolder import read_json
 from catalog.options import ExtractOptions
 from engine.detection import Found, Wanted, best, corners, told, wanted
-from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, NotFinite, WrongCount
+from engine.errors import EngineError, ItemRejected, NotFinite, WrongCount
 from engine.images import only_image, widened
 from engine.torch_adapter import FLOAT_BYTES, TorchOptions
 from engine.types import Batch, Entry, Footprint, Outcome
-from engine.vision import VisionAdapter, image_config, plain_tokenizer, read_image_processor, read_tokenizer
+from engine.vision import VisionAdapter, image_config
 
 if TYPE_CHECKING:
     import torch
@@ -98,14 +98,7 @@ class GroundingDinoAdapter(VisionAdapter):
 
     def read_parts(self) -> torch.nn.Module:
         """The model, its processor and its tokenizer."""
-        model_type = str(read_json(self.files / "config.json").get("model_type"))
-        if model_type not in _KINDS:
-            message = f"{self.spec.id} is a {model_type!r}; this family has {' and '.join(_KINDS)}."
-            raise LoadFailed(message, LoadReason.CONFIG)
-        module: Any = self.read_model(_KINDS[model_type])
-        tokenizer = read_tokenizer(self.files)
-        self.processor = read_image_processor(self.files)
-        self.tokenizer = plain_tokenizer(tokenizer)
+        module, tokenizer = self.read_kind(_KINDS)
         self._stop = int(tokenizer.convert_tokens_to_ids("."))
         self._pad_id = int(tokenizer.pad_token_id or 0)
         self._longest = min(int(module.config.max_text_len), self.spec.max_length)

@@ -244,13 +244,7 @@ class LateInteractionAdapter(LibraryEncoderAdapter):
                 rows[place] = row
             else:
                 found[place] = row
-        different = {tuple(row.tokens.ids): row for row in rows.values()}
-        made: dict[tuple[int, ...], Matrix] = {}
-        for some in self.passes(batch, list(different.values())):
-            matrices = self.within_memory(f"a pass of {len(some)} texts", lambda s=some: self._embed(side, s))  # type: ignore[misc]
-            made.update(zip([tuple(row.tokens.ids) for row in some], matrices, strict=True))
-        for place, row in rows.items():
-            found[place] = row, made[tuple(row.tokens.ids)]
+        found.update(self.once(batch, rows, lambda some: self._embed(side, some)))
         return found
 
     def _tokens(self, side: _Side, texts: Sequence[str]) -> list[Tokens]:

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from catalog.modelfolder import read_json
 from catalog.options import ExtractOptions
 from engine.detection import Found, Wanted, best, corners, told, wanted
-from engine.errors import EngineError, ItemRejected, LoadFailed, LoadReason, NotFinite, WrongCount
+from engine.errors import EngineError, ItemRejected, NotFinite, WrongCount
 from engine.images import only_image, within
 from engine.types import Batch, Entry, Outcome
-from engine.vision import VisionAdapter, plain_tokenizer, read_image_processor, read_tokenizer
+from engine.vision import VisionAdapter
 
 if TYPE_CHECKING:
     import torch
@@ -50,17 +49,10 @@ class Owlv2Adapter(VisionAdapter):
 
     def read_parts(self) -> torch.nn.Module:
         """The model, its processor and its tokenizer."""
-        model_type = str(read_json(self.files / "config.json").get("model_type"))
-        if model_type not in _KINDS:
-            message = f"{self.spec.id} is a {model_type!r}; this family has {' and '.join(_KINDS)}."
-            raise LoadFailed(message, LoadReason.CONFIG)
-        module: Any = self.read_model(_KINDS[model_type])
-        tokenizer = read_tokenizer(self.files)
-        self.processor = read_image_processor(self.files)
-        self.tokenizer = plain_tokenizer(tokenizer)
+        module, tokenizer = self.read_kind(_KINDS)
         self._pad_id = int(tokenizer.pad_token_id or 0)
         self._longest = min(int(module.config.text_config.max_position_embeddings), self.spec.max_length)
-        self._square = model_type != "owlvit"
+        self._square = module.config.model_type != "owlvit"
         return module  # type: ignore[no-any-return]  # the library has no types there
 
     def run(self, batch: Batch) -> Sequence[Outcome]:

@@ -60,11 +60,7 @@ class SequenceClassifierAdapter(TextHeadAdapter):
             message = f"{self.spec.id} gives a number and not the scores of labels (its problem_type is regression)."
             raise LoadFailed(message, LoadReason.CONFIG)
         self._activation = activation
-        facts = self.spec.tasks.extract
-        for label in (*self._options.alarm, *(facts.labels if facts else ())):
-            if label not in self._labels:
-                message = f"{self.spec.id} has no label {label!r}, as its YAML says; it has {', '.join(self._labels)}."
-                raise LoadFailed(message, LoadReason.CONFIG)
+        self.check_labels(self._labels, self._options.alarm)
         self._alarm = tuple(self._labels.index(label) for label in self._options.alarm)
 
     def run(self, batch: Batch) -> Sequence[Outcome]:
@@ -73,7 +69,7 @@ class SequenceClassifierAdapter(TextHeadAdapter):
         texts: dict[int, str] = {}
         for place, entry in enumerate(batch.entries):
             text = text_of(entry.item.payload)
-            refused = text if isinstance(text, ItemRejected) else self._refused(entry.work.options)
+            refused = text if isinstance(text, ItemRejected) else self.strange_label(self._labels, entry.work.options)
             if refused is not None:
                 outcomes[place] = refused
             elif isinstance(text, str) and text.strip():
@@ -91,13 +87,6 @@ class SequenceClassifierAdapter(TextHeadAdapter):
             counted = len(read[place].ids)
             outcomes[place] = self._told(own, [w for _, w in parts], counted, batch.entries[place].work.options)
         return [outcome or WrongCount() for outcome in outcomes]
-
-    def _refused(self, options: ExtractOptions) -> ItemRejected | None:
-        strange = next((label for label in options.labels or () if label not in self._labels), None)
-        if strange is not None:
-            message = f"{self.spec.id} has no label {strange[:100]!r}; it has {', '.join(self._labels)[:500]}."
-            return ItemRejected(message, param="options.labels")
-        return None
 
     def _told(
         self, logits: list[Logits], windows: list[Window], counted: int, options: ExtractOptions

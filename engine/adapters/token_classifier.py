@@ -18,7 +18,7 @@ from catalog.options import ExtractOptions
 from catalog.schema import Spec
 from catalog.tokenizer import Tokens
 from engine.adapters.base import LoadOptions
-from engine.errors import ItemRejected, LoadFailed, LoadReason, NotFinite, WrongCount
+from engine.errors import ItemRejected, NotFinite, WrongCount
 from engine.findings import entity
 from engine.readings import text_of
 from engine.tagging import OUTSIDE, Aggregation, Piece, is_bioes, kind_of, merged_neighbours, spans, trimmed
@@ -71,11 +71,7 @@ class TokenClassifierAdapter(TextHeadAdapter):
         self._tags = tuple(config.id2label[index] for index in range(config.num_labels))
         self._labels = tuple(dict.fromkeys(kind_of(tag) for tag in self._tags if tag != OUTSIDE))
         self._unknown = tokenizer.unk_token_id
-        facts = self.spec.tasks.extract
-        for label in facts.labels if facts else ():
-            if label not in self._labels:
-                message = f"{self.spec.id} has no label {label!r}, as its YAML says; it has {', '.join(self._labels)}."
-                raise LoadFailed(message, LoadReason.CONFIG)
+        self.check_labels(self._labels)
 
     def run(self, batch: Batch) -> Sequence[Outcome]:
         """Entities of each text; windows of all texts go through together."""
@@ -83,7 +79,7 @@ class TokenClassifierAdapter(TextHeadAdapter):
         texts: dict[int, str] = {}
         for place, entry in enumerate(batch.entries):
             text = text_of(entry.item.payload)
-            refused = text if isinstance(text, ItemRejected) else self._refused(entry.work.options)
+            refused = text if isinstance(text, ItemRejected) else self.strange_label(self._labels, entry.work.options)
             if refused is not None:
                 outcomes[place] = refused
             elif isinstance(text, str):
@@ -99,13 +95,6 @@ class TokenClassifierAdapter(TextHeadAdapter):
             own = [next(logits) for _ in read.windows]
             outcomes[place] = self._told(read, own, batch.entries[place].work.options)
         return [outcome or WrongCount() for outcome in outcomes]
-
-    def _refused(self, options: ExtractOptions) -> ItemRejected | None:
-        strange = next((label for label in options.labels or () if label not in self._labels), None)
-        if strange is not None:
-            message = f"{self.spec.id} has no label {strange[:100]!r}; it has {', '.join(self._labels)[:500]}."
-            return ItemRejected(message, param="options.labels")
-        return None
 
     def _windowed(self, text: str, tokens: Tokens, offsets: list[tuple[int, int]]) -> _Read:
         room = max(1, self.spec.max_length - tokens.first - tokens.last)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from catalog.modelfolder import missing_weights, read_json, weight_files
+from catalog.modelfolder import read_json, weight_files
 from catalog.schema import Spec
 from engine.adapters.base import LoadOptions, Part, StepAdapter, TokenSequence
 from engine.checkpoint import read_weights
@@ -24,9 +24,9 @@ from engine.generation.lora import Loras, slot_bytes
 from engine.generation.sequences import GeneratedSequence, Prompt, options_of, own_sequence
 from engine.generation.telling import Telling
 from engine.generation.vocabulary import Vocabulary
-from engine.pretrained import classified
+from engine.library_model import LibraryAdapter
 from engine.runner import of_item
-from engine.torch_adapter import FLOAT_BYTES, TorchAdapter, TorchOptions, module_bytes
+from engine.torch_adapter import FLOAT_BYTES, TorchOptions, module_bytes
 from engine.types import Entry, Footprint, Outcome, Output
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Loaded:
     reserved: int
 
 
-class GenerationAdapter(TorchAdapter, StepAdapter):
+class GenerationAdapter(LibraryAdapter, StepAdapter):
     """A generating model whose weights are one torch module."""
 
     options = GenerationOptions
@@ -74,46 +74,6 @@ class GenerationAdapter(TorchAdapter, StepAdapter):
         if self._loaded is None:
             raise RuntimeError("a step before load")
         return self._loaded
-
-    @abstractmethod
-    def read_parts(self) -> torch.nn.Module:
-        """The module, with what else is needed kept on the adapter. What the library raises is told by its kind."""
-
-    def read(self) -> torch.nn.Module:
-        """As `read_parts`. Raises LoadFailed with its reason."""
-        lacking = missing_weights(self.files)
-        if lacking is not None:
-            raise LoadFailed(f"{self.files} {lacking}. Fetch the model's files again.", LoadReason.NOT_FOUND)
-        from transformers.utils.logging import disable_progress_bar
-
-        disable_progress_bar()
-        try:
-            return self.read_parts()
-        except LoadFailed:
-            raise
-        except Exception as error:
-            raise classified(self.spec.id, error) from error
-
-    def read_model(self, auto: str) -> torch.nn.Module:
-        """The model that an Auto class of the library finds in the files. Raises LoadFailed if a weight is absent."""
-        import torch
-        import transformers
-
-        module, info = getattr(transformers, auto).from_pretrained(
-            self.files,
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-            dtype=getattr(torch, self.dtype),
-            output_loading_info=True,
-        )
-        absent = sorted(info["missing_keys"])
-        if absent:
-            # The library makes them up at random, with a line in the log.
-            message = f"The files of {self.spec.id} lack {absent[0]}: it is no model of this family, or cut short."
-            raise LoadFailed(message, LoadReason.CORRUPT)
-        found: torch.nn.Module = module
-        return found
 
     def read_tokenizer(self) -> Any:
         """The library's tokenizer of the files. Raises LoadFailed where it is not a fast one."""
