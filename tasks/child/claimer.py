@@ -7,40 +7,19 @@ died with it, or when its inputs were too large to travel. All that has gathered
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tasks.child.inbox import Arrival, Inbox
 from tasks.db import Database
 from tasks.errors import StoreUnavailable
-from tasks.messages import Submission
 from tasks.notices import Change
-from tasks.store.claim import Claimed, Limits, Lost, Verdict, claim, inputs
+from tasks.store.claim import Claimed, Limits, Verdict, claim, inputs
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A message that came in; `lost` says what is known of an earlier delivery (`tasks.store.claim.Lost`)."""
-
-    key: str
-    job: Submission
-    lost: int
-    received: float
-
-    @property
-    def needs_claim(self) -> bool:
-        """Whether another copy of this job may be running or may have ended it."""
-        return self.lost > Lost.NO or self.job.checked
-
-    @property
-    def needs_inputs(self) -> bool:
-        """Whether the inputs must be read from the row."""
-        return not self.job.inputs
-
-
-class Claimer:
+class Claimer(Inbox):
     """A thread that claims what `put` gives it and passes on what may run."""
 
     def __init__(
@@ -53,50 +32,22 @@ class Claimer:
         drop: Callable[[Sequence[str]], None],
         changed: Callable[[Sequence[Change]], None],
     ) -> None:
+        super().__init__("claimer")
         self._database = database
         self._worker = worker
         self._limits = limits
         self._admit = admit
         self._drop = drop
         self._changed = changed
-        self._waiting: list[Arrival] = []
-        self._condition = threading.Condition()
-        self._closed = False
-        self._thread = threading.Thread(target=self._run, name="claimer", daemon=True)
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def put(self, arrivals: Sequence[Arrival]) -> None:
-        """Hand over jobs to be looked up. Returns at once."""
-        with self._condition:
-            self._waiting.extend(arrivals)
-            self._condition.notify()
-
-    def take_back(self, keys: Sequence[str] | None = None) -> list[str]:
-        """Forget those of `keys` (or all) that still wait here, and name them."""
-        with self._condition:
-            wanted = None if keys is None else set(keys)
-            taken = [a.key for a in self._waiting if wanted is None or a.key in wanted]
-            gone = set(taken)
-            self._waiting = [a for a in self._waiting if a.key not in gone]
-            return taken
-
-    def close(self) -> None:
-        """End the thread; what waits is delivered again by the broker."""
-        with self._condition:
-            self._closed = True
-            self._condition.notify()
-
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Claim all that has gathered, again and again."""
         while True:
-            with self._condition:
-                while not self._waiting and not self._closed:
-                    self._condition.wait()
-                if self._closed:
+            with self.condition:
+                self.condition.wait_for(lambda: self.waiting or self.closed)
+                if self.closed:
                     return
-                arrivals, self._waiting = self._waiting, []
+                arrivals, self.waiting = self.waiting, []
             try:
                 self._look_up(arrivals)
             except StoreUnavailable:

@@ -12,8 +12,9 @@ from catalog.live import LiveCatalog
 from engine.engine import Engine
 from engine.errors import LoadFailed, LoadReason
 from engine.types import Work
-from tasks.child.claimer import Arrival, Claimer
+from tasks.child.claimer import Claimer
 from tasks.child.hand import Hand, Held
+from tasks.child.inbox import Arrival
 from tasks.child.intake import to_work
 from tasks.child.reporter import Reporter
 from tasks.child.seeker import Seeker

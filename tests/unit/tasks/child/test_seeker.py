@@ -14,7 +14,7 @@ from catalog.hub import HubModels
 from catalog.live import LiveCatalog
 from catalog.places import There
 from catalog.repository import Repository
-from tasks.child.claimer import Arrival
+from tasks.child.inbox import Arrival
 from tasks.child.seeker import Seeker
 from tasks.messages import Submission
 
