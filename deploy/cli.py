@@ -139,9 +139,9 @@ def worker() -> None:
 
 
 @main.command()
-def jobs() -> None:
+def chores() -> None:
     """Become the worker of the service's own tasks."""
-    _become(pieces.jobs(_settings()))
+    _become(pieces.chores(_settings()))
 
 
 @main.command()

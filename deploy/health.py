@@ -1,8 +1,8 @@
-"""The images' health checks: `python -m deploy.health api|worker|jobs|beat|flower`; 0 when well, else it says why.
+"""The images' health checks: `python -m deploy.health api|worker|chores|beat|flower`; 0 when well, else it says why.
 
 Each asks the thing itself: the API whether it reaches database and broker, the engine child for a beat that came after
-a probe of its device, the jobs worker for an answer by way of the broker, the clock for what it last wrote, Flower for
-a page behind its password.
+a probe of its device, the chores worker for an answer by way of the broker, the clock for what it last wrote, Flower
+for a page behind its password.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def worker(settings: Settings) -> None:
         raise Unwell("the device does not compute any more")
 
 
-def jobs(_: Settings) -> None:
-    """The jobs worker of this host answers a ping that went by way of the broker."""
+def chores(_: Settings) -> None:
+    """The chores worker of this host answers a ping that went by way of the broker."""
     # Here, not above: importing it takes a second and reads the settings, and no other check needs it.
     from tasks.celery import app
 
@@ -89,7 +89,7 @@ def flower(settings: Settings) -> None:
 CHECKS: Mapping[str, Callable[[Settings], None]] = {
     "api": api,
     "worker": worker,
-    "jobs": jobs,
+    "chores": chores,
     "beat": beat,
     "flower": flower,
 }

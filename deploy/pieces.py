@@ -27,7 +27,7 @@ def worker(settings: Settings, name: str) -> tuple[str, ...]:
     return (*_celery("worker"), "-P", "solo", *queues, "-n", f"{name}@%h", *_QUIET, *_level(settings))
 
 
-def jobs(settings: Settings) -> tuple[str, ...]:
+def chores(settings: Settings) -> tuple[str, ...]:
     """The worker of the service's own tasks, such as the sweep: ordinary Celery, no device."""
     return (
         *_celery("worker"),
@@ -38,7 +38,7 @@ def jobs(settings: Settings) -> tuple[str, ...]:
         "-Q",
         SWEEP_QUEUE,
         "-n",
-        "jobs@%h",
+        "chores@%h",
         *_QUIET,
         *_level(settings),
     )

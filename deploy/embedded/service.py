@@ -55,9 +55,9 @@ class Service:
             fall=CHILD_LOST,
         )
 
-    def jobs(self) -> Program:
+    def chores(self) -> Program:
         """The worker of the service's own tasks."""
-        return self._program("jobs", pieces.jobs(self.settings))
+        return self._program("chores", pieces.chores(self.settings))
 
     def beat(self) -> Program:
         """The clock of the sweeps."""

@@ -32,10 +32,10 @@ def test_a_process_that_runs_is_well(check: str, settings: Settings) -> None:
     health.CHECKS[check](settings)
 
 
-def test_the_jobs_worker_is_well_by_way_of_the_broker(settings: Settings) -> None:
+def test_the_chores_worker_is_well_by_way_of_the_broker(settings: Settings) -> None:
     """In a process of its own, as in its container: the check imports the Celery application of these settings."""
     done = subprocess.run(
-        [sys.executable, "-m", "deploy.health", "jobs"],
+        [sys.executable, "-m", "deploy.health", "chores"],
         env={**os.environ, **exported(settings)},
         capture_output=True,
         text=True,

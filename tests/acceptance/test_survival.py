@@ -163,8 +163,8 @@ def test_a_worker_asked_to_end_hands_back_what_it_has_not_started(stack: Any, so
     assert {someone.job(id_)["attempts"] for id_ in load} == {1}
 
 
-def test_beat_and_the_jobs_worker_may_die_as_well(stack: Any, someone: Any, load: list[str]) -> None:
-    for name in ("beat", "jobs"):
+def test_beat_and_the_chores_worker_may_die_as_well(stack: Any, someone: Any, load: list[str]) -> None:
+    for name in ("beat", "chores"):
         stack.part(name).kill()
         stack.part(name).start()
     settled(someone, load)

@@ -87,7 +87,7 @@ def test_the_file_obeys_the_compose_specification(compose: dict[str, Any]) -> No
 
 
 def test_the_same_pieces_run_as_in_the_embedded_stack(services: dict[str, Service]) -> None:
-    expected = {"postgres", "valkey", "migrate", "api", "worker-cpu", "worker-gpu", "jobs", "beat", "flower"}
+    expected = {"postgres", "valkey", "migrate", "api", "worker-cpu", "worker-gpu", "chores", "beat", "flower"}
     assert set(services) == expected
 
 
@@ -142,7 +142,7 @@ def test_every_lasting_service_has_a_health_check_a_restart_policy_and_time_to_s
     for name, service in lasting.items():
         assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}, name
         assert service["restart"] == "unless-stopped", name
-    assert {"postgres", "valkey", "api", "worker-cpu", "worker-gpu", "jobs", "beat"} <= {
+    assert {"postgres", "valkey", "api", "worker-cpu", "worker-gpu", "chores", "beat"} <= {
         name for name, service in lasting.items() if "stop_grace_period" in service
     }
 
@@ -165,7 +165,7 @@ def test_no_service_is_root_or_may_become_it(services: dict[str, Service]) -> No
 
 def test_what_uses_the_database_waits_for_the_migration(ours: dict[str, Service]) -> None:
     assert ours["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
-    for name in {"api", "worker-cpu", "worker-gpu", "jobs"}:
+    for name in {"api", "worker-cpu", "worker-gpu", "chores"}:
         assert ours[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}, name
 
 
@@ -179,7 +179,7 @@ def test_only_the_api_and_flower_are_published_and_on_loopback(services: dict[st
 
 def test_database_and_broker_have_no_way_out(compose: dict[str, Any], services: dict[str, Service]) -> None:
     assert compose["networks"]["inside"] == {"internal": True}
-    for name in ("postgres", "valkey", "migrate", "jobs", "beat"):
+    for name in ("postgres", "valkey", "migrate", "chores", "beat"):
         assert services[name]["networks"] == ["inside"], name
 
 

@@ -176,7 +176,7 @@ def _run(python: Path, *arguments: str, **environment: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_api_image_imports_the_api_and_the_jobs_worker(api_image: Path) -> None:
+def test_the_api_image_imports_the_api_and_the_chores_worker(api_image: Path) -> None:
     url = "postgresql+psycopg://nobody@127.0.0.1:1/none"
     code = "import api.app, tasks.celery, tasks.sweeper, deploy.cli, deploy.health; print('imported')"
     out = _run(api_image, "-c", code, ROOST_DATABASE_URL=url, ROOST_BROKER_URL="roost://127.0.0.1:1/0")
@@ -196,7 +196,7 @@ def test_the_api_image_holds_no_torch_and_no_model_library(api_image: Path) -> N
 def test_the_command_runs_and_lists_what_the_containers_start(api_image: Path) -> None:
     done = subprocess.run([api_image.parent / "roost", "--help"], cwd="/", capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    for command in ("api", "worker", "jobs", "beat", "flower", "migrate"):
+    for command in ("api", "worker", "chores", "beat", "flower", "migrate"):
         assert re.search(rf"^\s+{command}\b", done.stdout, re.MULTILINE), command
 
 

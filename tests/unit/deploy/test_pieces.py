@@ -27,13 +27,13 @@ def test_a_device_worker_listens_to_every_queue_of_jobs_and_to_no_other() -> Non
     assert argv[argv.index("-n") + 1] == "gpu0@%h"
 
 
-def test_the_jobs_worker_listens_to_the_sweeps_only() -> None:
-    argv = pieces.jobs(_settings())
+def test_the_chores_worker_listens_to_the_sweeps_only() -> None:
+    argv = pieces.chores(_settings())
 
     assert argv[argv.index("-Q") + 1] == "jobs.sweep"
 
 
-@pytest.mark.parametrize("make", [pieces.api, pieces.jobs, pieces.beat, pieces.flower])
+@pytest.mark.parametrize("make", [pieces.api, pieces.chores, pieces.beat, pieces.flower])
 def test_no_command_line_shows_a_secret(make: object) -> None:
     settings = _settings(flower_auth="me:s3cret", database_url="postgresql+psycopg://u:pw@h/d")
 
