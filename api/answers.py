@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 from starlette.responses import Response
@@ -21,7 +22,7 @@ from api.media import Media, dumps
 from api.render import ended_job, job_object, queued_job
 from api.results import Encoding, result_object, rows_of
 from api.services import Services
-from api.waiting import Nudge, Waiter
+from api.waiting import Nudge, Signal, Waiter, is_over
 from catalog.errors import CatalogError
 from catalog.terms import Verb
 from tasks.errors import IdempotencyConflict, JobNotFound, NotFinished, StoreUnavailable
@@ -68,86 +69,134 @@ def is_direct(services: Services, job: Submission, form: Form) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a wait came to: the job's end, or its row when the wait ended first. `replayed`: a key led to the job."""
+
+    end: End | None
+    row: Job | None = None
+    replayed: bool = False
+
+
 async def answer(services: Services, job: Submission, form: Form) -> Response:
     """Take the job in and reply: 202 with the job, or 200 with its end."""
+    found = await outcome(services, job, form)
+    headers = {"idempotent-replayed": "true"} if found.replayed else None
+    if found.end is not None:
+        return finished(services, found.end, form, headers)
+    return accepted(found.row or queued_job(job), form, headers)
+
+
+async def outcome(services: Services, job: Submission, form: Form) -> Outcome:
+    """Take the job in and wait for its end as long as `form` says.
+
+    A job without an idempotency key whose caller leaves is dropped, for nobody knows its id: ClientGone. Raises
+    IdempotencyConflict, Overloaded or StoreUnavailable.
+    """
     if is_direct(services, job, form):
         return await _direct(services, job, form)
     if form.wait <= 0:
         existing = await services.submitter.accept(job)
         if existing is None:
             services.metrics.taken_in(job, "stored")
-            return accepted(queued_job(job), form)
+            return Outcome(None, queued_job(job))
         return await _replay(services, job, existing, form)
     with services.waiting.open(job.id) as waiter:
         existing = await services.submitter.accept(replace(job, reply_to=services.instance))
         if existing is None:
             services.metrics.taken_in(job, "stored")
-            end = await until_end(services, waiter, job, form)
-            return finished(services, end, form) if end is not None else accepted(await _row(services, job), form)
+            try:
+                end = await until_end(services, waiter, job, form)
+            except ClientGone:
+                if job.idempotency_key is None:
+                    services.submitter.drop(job.id)
+                raise
+            return Outcome(end, None if end is not None else await _row(services, job))
     return await _replay(services, job, existing, form)
 
 
-async def _direct(services: Services, job: Submission, form: Form) -> Response:
-    copy = replace(job, stored=False, reply_to=services.instance)
+async def _direct(services: Services, job: Submission, form: Form) -> Outcome:
+    copy = direct_copy(services, job)
     with services.waiting.open(job.id, direct=copy) as waiter:
         try:
-            if not await services.submitter.send(copy):
-                await services.submitter.keep(copy)
-                waiter.direct = None
-            services.metrics.taken_in(job, "direct")
+            await sent(services, waiter, copy)
             end = await until_end(services, waiter, job, form)
         except ClientGone:
-            if waiter.direct is not None:
-                services.submitter.drop(job.id)
+            services.submitter.drop(job.id)
             raise
         if end is None:
             row = await services.submitter.keep(copy)
             if not row.state.final:
-                return accepted(row, form)
+                return Outcome(None, row)
             end = await look(services, job.id)
     if end is None:
         raise StoreUnavailable
-    return finished(services, end, form)
+    return Outcome(end)
 
 
-async def _replay(services: Services, job: Submission, existing: Existing, form: Form) -> Response:
-    """The answer for a key that leads to a job already. The job's own end is told, whatever it is."""
+def direct_copy(services: Services, job: Submission) -> Submission:
+    """The job as it goes out without a row, to be answered to this process."""
+    return replace(job, stored=False, reply_to=services.instance)
+
+
+async def sent(services: Services, waiter: Waiter, copy: Submission) -> None:
+    """Send a direct job; it gets its row at once if the broker does not take it. Raises Overloaded."""
+    if not await services.submitter.send(copy):
+        await services.submitter.keep(copy)
+        waiter.direct = None
+    services.metrics.taken_in(copy, "direct")
+
+
+async def _replay(services: Services, job: Submission, existing: Existing, form: Form) -> Outcome:
+    """What became of the job that a key leads to already. The job's own end is told, whatever it is."""
     if existing.body_hash != job.body_hash:
         raise IdempotencyConflict(param="Idempotency-Key")
-    headers = {"idempotent-replayed": "true"}
     with services.waiting.open(existing.id) as waiter:
         end = await look(services, existing.id)
         if end is None and form.wait > 0:
             end = await until_end(services, waiter, job, form)
     if end is not None:
-        return finished(services, end, form, headers)
+        return Outcome(end, replayed=True)
     row = await services.database.run(read.job, existing.id, job.caller)
     if row is None:
         raise JobNotFound
-    return accepted(row, form, headers)
+    return Outcome(None, row, replayed=True)
 
 
 async def until_end(services: Services, waiter: Waiter, job: Submission, form: Form) -> End | None:
     """Wait for the job's end; None when the wait is over first. Raises ClientGone when the caller leaves."""
     until = asyncio.get_running_loop().time() + form.wait
-    ends = services.metrics.waits
     with Leaving(form.receive, waiter):
         while True:
             signal = await waiter.next(until)
-            if signal is Nudge.GONE:
-                ends.labels("gone").inc()
-                raise ClientGone
-            if signal is Nudge.TIMEOUT or signal is Nudge.CLOSING:
-                ends.labels("timeout" if signal is Nudge.TIMEOUT else "closing").inc()
+            if is_over(signal):
+                over(services, signal)
                 return None
-            # A repeat waits for the first one's job, of which its own submission says neither id nor times.
-            ours = isinstance(signal, Reply) and signal.id == job.id
-            if isinstance(signal, Reply) and ours and (signal.result is not None or not signal.has_result):
-                ends.labels("done").inc()
-                return End(ended_job(queued_job(job), signal), signal.result)
-            if (end := await _try_look(services, waiter.id)) is not None:
-                ends.labels("done").inc()
+            if (end := await heard(services, waiter, job, signal)) is not None:
                 return end
+
+
+def over(services: Services, signal: Signal) -> None:
+    """Count a wait that ends with this signal and no result. Raises ClientGone when it was the caller who left."""
+    ends = services.metrics.waits
+    if signal is Nudge.GONE:
+        ends.labels("gone").inc()
+        raise ClientGone
+    ends.labels("timeout" if signal is Nudge.TIMEOUT else "closing").inc()
+
+
+async def heard(services: Services, waiter: Waiter, job: Submission, signal: Signal) -> End | None:
+    """The job's end, if this signal or else the row tells it."""
+    # A repeat waits for the first one's job, of which its own submission says neither id nor times.
+    ours = isinstance(signal, Reply) and signal.id == job.id
+    end = None
+    if isinstance(signal, Reply) and ours and (signal.result is not None or not signal.has_result):
+        end = End(ended_job(queued_job(job), signal), signal.result)
+    else:
+        end = await _try_look(services, waiter.id)
+    if end is not None:
+        services.metrics.waits.labels("done").inc()
+    return end
 
 
 async def look(services: Services, id_: UUID) -> End | None:
@@ -202,8 +251,12 @@ def result_of(services: Services, end: End, media: Media, encoding: Encoding) ->
         return None
     job = end.job
     rows = rows_of(end.result, media, encoding)
-    scores = rank(rows, _top_n(services, job)) if job.verb is Verb.SCORE else None
-    return result_object(str(job.id), job.state.value, job.model, job.usage, rows, scores)
+    return result_object(str(job.id), job.state.value, job.model, job.usage, rows, scores_of(services, job, rows))
+
+
+def scores_of(services: Services, job: Job, rows: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+    """The ranking of a score, which gives the rows their ranks, too; None for another verb."""
+    return rank(rows, _top_n(services, job)) if job.verb is Verb.SCORE else None
 
 
 def _top_n(services: Services, job: Job) -> int | None:

@@ -18,7 +18,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 from redis.asyncio import Redis
 
-from api import errors, openapi
+from api import compat, errors, openapi
 from api.asking import Asking
 from api.body import BodyTimeout, BodyTooLarge, ClientGone, on_gone, on_unread
 from api.ending import before_shutdown
@@ -27,6 +27,7 @@ from api.metrics import Measured, Metrics, Scrape
 from api.presence import Presence
 from api.routes import events, health, jobs, models, residency, results, submit
 from api.services import Services
+from api.unanswered import Unanswered
 from api.waiting import Waiting
 from catalog.live import LiveCatalog
 from catalog.loader import Catalog
@@ -88,6 +89,7 @@ def create_app(settings: Settings, catalog: Catalog | None = None) -> FastAPI:
         models.router,
         residency.router,
         health.router,
+        *compat.routers,
     ):
         # Copied, not included: an included router is resolved again at every request.
         app.router.routes.extend(router.routes)
@@ -165,6 +167,7 @@ async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, 
         submitter=submitter,
         link=link,
         waiting=waiting,
+        unanswered=Unanswered(),
         presence=presence,
         prices=prices,
         metrics=metrics,

@@ -166,8 +166,8 @@ class Refusal(Response):
     connection closed with unread bytes is reset and its client never sees the answer.
     """
 
-    def __init__(self, error: BodyTooLarge | BodyTimeout) -> None:
-        plain = error_response(error)
+    def __init__(self, error: BodyTooLarge | BodyTimeout, plain: Response | None = None) -> None:
+        plain = plain or error_response(error)
         super().__init__(
             plain.body, status_code=plain.status_code, media_type="application/json", headers={"connection": "close"}
         )

@@ -63,6 +63,7 @@ STATUS: Mapping[str, int] = {
     # its run
     "deadline_passed": 504,
     "time_limit": 504,
+    "still_running": 504,
     "model_load_failed": 502,
     "model_too_large": 422,
     "weights_unavailable": 502,

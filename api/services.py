@@ -12,6 +12,7 @@ from api.asking import Asking
 from api.link import Link
 from api.metrics import Metrics, Scrape
 from api.presence import Presence
+from api.unanswered import Unanswered
 from api.waiting import Waiting
 from catalog.live import LiveCatalog
 from tasks.costs import Prices
@@ -40,6 +41,7 @@ class Services:
     submitter: Submitter
     link: Link
     waiting: Waiting
+    unanswered: Unanswered
     presence: Presence
     prices: Prices
     metrics: Metrics

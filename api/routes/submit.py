@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from typing import Annotated, ParamSpec, TypeVar
+from collections.abc import Sequence
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 from starlette.requests import Request
@@ -13,19 +12,16 @@ from starlette.responses import Response
 from api import prefer
 from api.answers import Form, answer
 from api.body import OFF_LOOP_BYTES, read_body
+from api.door import admit
 from api.media import Media, media_of
 from api.results import Encoding, encoding_of
 from api.route import PlainRoute, documented
 from api.routes.replies import errors
 from api.schemas import JobObject, JobWithResult
 from api.services import services
-from catalog.terms import Verb
 from tasks.errors import InvalidRequest
-from tasks.prepare import check, check_key, price
-from tasks.request import JobRequest, parse_request
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from tasks.prepare import check_key
+from tasks.request import JobRequest
 
 router = APIRouter(route_class=PlainRoute, tags=["jobs"])
 
@@ -98,25 +94,11 @@ async def submit(request: Request) -> Response:
         wait, media_of(headers.get("accept")), encoding_of(request.query_params.get("encoding")), request.receive
     )
     body = await read_body(request, it.settings.max_body_bytes)
-    now = it.clock()
-    large = body.size > OFF_LOOP_BYTES
-    asked_for = await _run(large, parse_request, body.value, it.limits.max_items)
-    await it.asking.meet(asked_for.model)
-    # A grammar is compiled, and large files are looked into.
-    slow = large or (asked_for.verb is Verb.GENERATE and "grammar" in asked_for.options)
-    checked = await _run(slow, check, asked_for, it.catalog, it.limits)
-    await it.presence.admit(checked.choice.key)
-    counts = await it.counting.count(checked.choice.spec, checked.texts, checked.chars)
-    job = price(checked, counts, now=now, cost=it.prices.of(checked.choice), key=key)
+    job = await admit(it, body.value, large=body.size > OFF_LOOP_BYTES, key=key)
     response = await answer(it, job, form)
     if asked:
         response.headers["preference-applied"] = prefer.applied(wait)
     return response
-
-
-async def _run(slow: bool, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call it, in a thread if it may take long enough to hold up the event loop."""
-    return await asyncio.to_thread(call, *args, **kwargs) if slow else call(*args, **kwargs)
 
 
 def _one(keys: Sequence[str]) -> str | None:

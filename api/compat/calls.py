@@ -1,0 +1,185 @@
+"""Running the job of a compatible route: as in the native API, then waited for, and given back as plain rows.
+
+A call is a job like any other: priced, queued, batched with all others, kept with its result, listed and cancelled by
+its id, which the header `X-Roost-Job-Id` tells. When the caller leaves, the work is dropped, unless an Idempotency-Key
+names it. When the wait ends first, the job is kept, and the same request made again waits for the same job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from starlette.requests import Request
+
+from api.answers import (
+    End,
+    Form,
+    Outcome,
+    direct_copy,
+    heard,
+    is_direct,
+    look,
+    outcome,
+    over,
+    scores_of,
+    sent,
+    until_end,
+)
+from api.body import OFF_LOOP_BYTES
+from api.compat.endpoints import Asked, Ended
+from api.compat.failures import JobFailed, StillRunning, renamed
+from api.door import admit
+from api.leaving import Leaving
+from api.services import Services, services
+from api.texts import Delta, Texts
+from api.waiting import Nudge, Waiter, is_over
+from catalog.errors import RoostError
+from tasks.jobs import Job, State
+from tasks.messages import Submission
+from tasks.prepare import check_key
+from tasks.results import unpack_rows
+
+HOLD_S = 140.0
+"""The longest wait: clients of the peer give up after 150 s."""
+
+LONGEST_STREAM_S = 3600.0
+
+_KEY = "idempotency-key"
+
+
+async def run(request: Request, asked: Asked, *, size: int = 0) -> Ended:
+    """Run a job and wait for its end, at most HOLD_S. `size` is how many bytes the body came in.
+
+    Errors name the caller's own fields. Raises JobFailed with the error of a job that did not succeed, StillRunning,
+    ClientGone, or what the door refuses with.
+    """
+    it = services(request)
+    try:
+        job = await admit(it, asked.raw, large=size > OFF_LOOP_BYTES, key=check_key(request.headers.get(_KEY)))
+        request.state.job_id = str(job.id)
+        found = await _outcome(it, job, Form(HOLD_S, receive=request.receive), request)
+        if found.end is None:
+            raise StillRunning(request.state.job_id)
+        return ended(it, found.end)
+    except RoostError as error:
+        raise renamed(error, asked.names) from None
+
+
+async def _outcome(it: Services, job: Submission, form: Form, request: Request) -> Outcome:
+    if job.idempotency_key is None and (earlier := it.unanswered.take(job)) is not None:
+        request.state.job_id = str(earlier.id)
+        with it.waiting.open(earlier.id) as waiter:
+            end = await look(it, earlier.id) or await until_end(it, waiter, earlier, form)
+        found = Outcome(end)
+        job = earlier
+    else:
+        found = await outcome(it, job, form)
+        request.state.job_id = str(_job_of(found, job.id))
+    if found.end is None and job.idempotency_key is None:
+        it.unanswered.put(job)
+    return found
+
+
+def _job_of(found: Outcome, ours: UUID) -> UUID:
+    row = found.end.job if found.end is not None else found.row
+    return ours if row is None else row.id
+
+
+def ended(it: Services, end: End) -> Ended:
+    """The rows of a job that succeeded. Raises JobFailed for any other; if all its items failed, with the first's."""
+    rows = [] if end.result is None else unpack_rows(end.result)
+    if end.job.state is not State.SUCCEEDED:
+        raise failure_of(end.job, rows)
+    return Ended(end.job, rows, scores_of(it, end.job, rows))
+
+
+def failure_of(job: Job, rows: list[dict[str, Any]]) -> JobFailed:
+    """Why a job has no result: its own error, or that of its first item, which says more than that all failed."""
+    error = job.error
+    if error is None:
+        said = {State.CANCELLED: ("cancelled", "The job was cancelled."), State.EXPIRED: ("deadline_passed", "")}
+        code, message = said.get(job.state, ("failed", "The job failed."))
+        return JobFailed(code, message or "The job was not done before its deadline.", job_id=str(job.id))
+    if error["code"] == "all_items_failed":
+        error = next((row["error"] for row in rows if "error" in row), error)
+    return JobFailed.of(error, job_id=str(job.id))
+
+
+async def stream(request: Request, asked: Asked, *, size: int = 0) -> AsyncGenerator[Delta | Ended]:
+    """The texts of a generation as they come, and then its end.
+
+    Take the first one before the reply is begun (`begun`): errors of the request come with it. A job that fails later
+    raises JobFailed in the middle. When the caller leaves, the work is dropped.
+    """
+    it = services(request)
+    raw = {**asked.raw, "options": {**asked.raw.get("options", {}), "stream": True}}
+    try:
+        job = await admit(it, raw, large=size > OFF_LOOP_BYTES)
+        request.state.job_id = str(job.id)
+        async with aclosing(_pieces(it, job, Form(HOLD_S, receive=request.receive))) as pieces:
+            async for piece in pieces:
+                yield piece
+    except RoostError as error:
+        raise renamed(error, asked.names) from None
+
+
+async def _pieces(it: Services, job: Submission, form: Form) -> AsyncGenerator[Delta | Ended]:
+    direct = is_direct(it, job, form)
+    copy = direct_copy(it, job) if direct else replace(job, reply_to=it.instance)
+    finished = False
+    with (
+        it.waiting.open(job.id, direct=copy if direct else None, follows=True) as waiter,
+        Leaving(form.receive, waiter),
+    ):
+        try:
+            if direct:
+                await sent(it, waiter, copy)
+            else:
+                await it.submitter.accept(copy)
+            async with aclosing(_heard(it, waiter, job, form)) as pieces:
+                async for piece in pieces:
+                    finished = isinstance(piece, Ended)
+                    yield piece
+        finally:
+            # Whoever reads a stream has seen no id that would find its job again.
+            if not finished:
+                it.submitter.drop(job.id)
+
+
+async def _heard(it: Services, waiter: Waiter, job: Submission, form: Form) -> AsyncGenerator[Delta | Ended]:
+    loop = asyncio.get_running_loop()
+    texts, until = Texts(), loop.time() + form.wait
+    while True:
+        signal = await waiter.next(until)
+        if signal is Nudge.SAID:
+            until = loop.time() + LONGEST_STREAM_S
+            for delta in texts.more(waiter.take()):
+                yield delta
+            continue
+        if is_over(signal):
+            over(it, signal)
+            raise StillRunning
+        if (end := await heard(it, waiter, job, signal)) is not None:
+            found = ended(it, end)
+            for delta in texts.rest(found.rows):
+                yield delta
+            yield found
+            return
+
+
+async def begun(pieces: AsyncGenerator[Delta | Ended]) -> AsyncGenerator[Delta | Ended]:
+    """The same pieces with the first one there already. Raises what the request is refused with."""
+    first = await anext(pieces)
+
+    async def rest() -> AsyncGenerator[Delta | Ended]:
+        async with aclosing(pieces):
+            yield first
+            async for piece in pieces:
+                yield piece
+
+    return rest()
