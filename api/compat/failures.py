@@ -53,9 +53,9 @@ def renamed(error: RoostError, names: Mapping[str, str]) -> RoostError:
         return error
     for ours in sorted(names, key=len, reverse=True):
         if error.param == ours or error.param.startswith((f"{ours}.", f"{ours}[")):
-            theirs = names[ours] + error.param.removeprefix(ours)
+            theirs = (names[ours] + error.param.removeprefix(ours)).lstrip(".")
             error.message = error.message.replace(repr(error.param), repr(theirs))
-            error.param = theirs.lstrip(".")
+            error.param = theirs
             error.args = (error.message,)
             return error
     return error
