@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import BaseModel
+
 from api.schemas import ErrorReply
 
 _TEXT = {
+    400: "A field is not valid; `param` names it",
+    403: "The operator has not allowed the model what it needs",
     404: "There is no such thing",
     406: "The reply cannot be had in the form of Accept",
     408: "No byte of the body came for too long",
@@ -25,11 +29,11 @@ _TEXT = {
 RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait", "schema": {"type": "integer"}}}
 
 
-def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The entries of `responses` for these statuses, and for 500, which any route may give."""
+def errors(*statuses: int, model: type[BaseModel] = ErrorReply) -> dict[int | str, dict[str, Any]]:
+    """The entries of `responses` for these statuses, and for 500, which any route may give; `model` is their body."""
     return {
         status: {
-            "model": ErrorReply,
+            "model": model,
             "description": _TEXT[status],
             **({"headers": RETRY_AFTER} if status in {429, 503} else {}),
         }

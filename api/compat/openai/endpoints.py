@@ -1,0 +1,11 @@
+"""The endpoints of OpenAI's dialect that a batch may name, by their paths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from api.compat.endpoints import Endpoint
+
+_ALL: tuple[Endpoint, ...] = ()
+
+ENDPOINTS: Mapping[str, Endpoint] = {endpoint.path: endpoint for endpoint in _ALL}
