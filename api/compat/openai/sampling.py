@@ -1,0 +1,86 @@
+"""How tokens are chosen and told, in the words that OpenAI's chat and completions share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from catalog.options.words import Fraction
+from tasks.items import Strict
+
+MAX_CHOICES = 128
+MAX_STOPS = 16
+
+TEMPERATURE = 1.0
+"""OpenAI's default. The native API's is 0, the likeliest token each time."""
+
+_Penalty = Annotated[Fraction, Field(ge=-2, le=2)]
+_Stop = Annotated[str, Field(min_length=1, max_length=500)]
+
+
+class StreamOptions(Strict):
+    """What a stream tells besides the text."""
+
+    include_usage: Annotated[bool, Field(description="One more chunk with the usage, before the end")] = False
+    include_obfuscation: Annotated[bool, Field(description="Taken and not needed: nothing is padded")] = False
+
+
+class Sampling(Strict):
+    """Fields that choose tokens. Those that OpenAI does not have are extras of this service."""
+
+    max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    temperature: Annotated[Fraction, Field(ge=0, le=2, description=f"{TEMPERATURE:g} if left out")] | None = None
+    top_p: Annotated[Fraction, Field(gt=0, le=1)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63, description="Makes a sample repeatable")] | None = None
+    stop: _Stop | Annotated[list[_Stop], Field(max_length=MAX_STOPS)] | None = None
+    frequency_penalty: _Penalty | None = None
+    presence_penalty: _Penalty | None = None
+    logit_bias: dict[str, Annotated[Fraction, Field(ge=-100, le=100)]] | None = None
+    top_k: Annotated[int, Field(ge=1, description="An extra: sample among so many of the likeliest")] | None = None
+    min_tokens: Annotated[int, Field(ge=0, le=1_000_000, description="An extra: no end before so many")] | None = None
+    repetition_penalty: Annotated[Fraction, Field(gt=0, le=10, description="An extra")] | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES, description="How many choices")] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    user: Annotated[str | None, Field(description="Taken, and kept nowhere")] = None
+
+    @property
+    def choices(self) -> int:
+        """How many texts are wanted of each prompt."""
+        return self.n or 1
+
+    @property
+    def tells_usage(self) -> bool:
+        """Whether a stream ends with its usage."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+
+_OPTIONS = (
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "seed",
+    "stop",
+    "frequency_penalty",
+    "presence_penalty",
+    "logit_bias",
+    "top_k",
+    "min_tokens",
+    "repetition_penalty",
+)
+"""The fields that are options of `generate` under the same name."""
+
+
+def options_of(asked: Sampling) -> dict[str, Any]:
+    """The options of `generate`; their errors name the fields under `{"options": ""}`."""
+    given = {name: value for name in _OPTIONS if (value := getattr(asked, name)) is not None}
+    return {"temperature": TEMPERATURE, **given}
+
+
+def usage_of(usage: Mapping[str, int] | None, choices: int = 1) -> dict[str, int]:
+    """OpenAI's usage from a job's, which has each prompt once for each of its choices; OpenAI counts it once."""
+    found = usage or {}
+    prompt, completion = found.get("prompt_tokens", 0) // choices, found.get("completion_tokens", 0)
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}

@@ -1,0 +1,40 @@
+"""OpenAI's words for how tokens are chosen."""
+
+from __future__ import annotations
+
+from api.compat.openai.sampling import Sampling, options_of, usage_of
+from catalog.options.generate import GenerateOptions
+
+
+def test_what_is_left_out_is_openai_s_default() -> None:
+    assert options_of(Sampling()) == {"temperature": 1.0}
+    assert options_of(Sampling(temperature=None, top_p=None, stop=None)) == {"temperature": 1.0}
+
+
+def test_every_field_becomes_the_option_of_its_name() -> None:
+    asked = Sampling(
+        max_tokens=7,
+        temperature=0,
+        top_p=0.5,
+        seed=3,
+        stop=["a", "b"],
+        frequency_penalty=1,
+        presence_penalty=-1,
+        logit_bias={"5": -100},
+        top_k=4,
+        min_tokens=2,
+        repetition_penalty=1.1,
+        n=3,
+        user="someone",
+    )
+    options = GenerateOptions.model_validate(options_of(asked))
+    assert (options.max_tokens, options.temperature, options.top_p, options.seed) == (7, 0, 0.5, 3)
+    assert (options.stops, options.logit_bias, options.top_k, options.min_tokens) == (("a", "b"), {"5": -100}, 4, 2)
+    assert (options.frequency_penalty, options.presence_penalty, options.repetition_penalty) == (1, -1, 1.1)
+    assert asked.choices == 3
+
+
+def test_a_prompt_counts_once_however_many_choices_it_has() -> None:
+    usage = {"items": 3, "tokens": 36, "prompt_tokens": 30, "completion_tokens": 6}
+    assert usage_of(usage, 3) == {"prompt_tokens": 10, "completion_tokens": 6, "total_tokens": 16}
+    assert usage_of(None)["total_tokens"] == 0
