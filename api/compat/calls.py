@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from api.answers import (
     End,
@@ -30,15 +31,17 @@ from api.answers import (
     sent,
     until_end,
 )
-from api.body import OFF_LOOP_BYTES
-from api.compat.endpoints import Asked, Ended
+from api.body import OFF_LOOP_BYTES, read_body
+from api.compat.endpoints import Asked, Ended, Endpoint
 from api.compat.failures import JobFailed, StillRunning, renamed
 from api.door import admit
 from api.leaving import Leaving
+from api.media import Media, dumps
 from api.services import Services, services
 from api.texts import Delta, Texts
 from api.waiting import Nudge, Waiter, is_over
 from catalog.errors import RoostError
+from tasks.errors import InvalidRequest
 from tasks.jobs import Job, State
 from tasks.messages import Submission
 from tasks.prepare import check_key
@@ -68,6 +71,19 @@ async def run(request: Request, asked: Asked, *, size: int = 0) -> Ended:
         return ended(it, found.end)
     except RoostError as error:
         raise renamed(error, asked.names) from None
+
+
+async def answered(request: Request, endpoint: Endpoint) -> Response:
+    """Read the body, run its job and answer, as the endpoint says. Raises as `read_body`, the endpoint and `run` do."""
+    body = await read_body(request, services(request).settings.max_body_bytes)
+    if not isinstance(body.value, dict):
+        raise InvalidRequest("The body must be a JSON object.")
+    if body.size > OFF_LOOP_BYTES:
+        asked = await asyncio.to_thread(endpoint.to_job, body.value)
+    else:
+        asked = endpoint.to_job(body.value)
+    found = await run(request, asked, size=body.size)
+    return Response(dumps(endpoint.to_reply(found, body.value)), media_type=Media.JSON.value)
 
 
 async def _outcome(it: Services, job: Submission, form: Form, request: Request) -> Outcome:

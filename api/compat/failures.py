@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
+from api.compat.endpoints import Ended
 from catalog.errors import RoostError
 from tasks.errors import TaskError
 
@@ -59,3 +60,11 @@ def renamed(error: RoostError, names: Mapping[str, str]) -> RoostError:
             error.args = (error.message,)
             return error
     return error
+
+
+def check_rows(ended: Ended, names: Mapping[str, str]) -> None:
+    """Raise the error of the first item that failed, by the caller's name of it: for replies without room for one."""
+    for place, row in enumerate(ended.rows):
+        if "error" in row:
+            stored = {**row["error"], "param": row["error"].get("param") or f"items[{place}]"}
+            raise renamed(JobFailed.of(stored, job_id=str(ended.job.id)), names)

@@ -4,4 +4,6 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-routers: tuple[APIRouter, ...] = ()
+from api.compat.openai import embeddings
+
+routers: tuple[APIRouter, ...] = (embeddings.router,)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from api.compat.endpoints import Endpoint
+from api.compat.openai import embeddings
 
-_ALL: tuple[Endpoint, ...] = ()
+_ALL: tuple[Endpoint, ...] = (embeddings.ENDPOINT,)
 
 ENDPOINTS: Mapping[str, Endpoint] = {endpoint.path: endpoint for endpoint in _ALL}

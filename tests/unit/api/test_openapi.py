@@ -31,6 +31,7 @@ def test_every_route_is_there(document: dict[str, Any]) -> None:
         ("/v1/models", "get"),
         ("/v1/models/{id}", "get"),
         ("/v1/residency", "get"),
+        ("/v1/embeddings", "post"),
         ("/healthz", "get"),
         ("/livez", "get"),
         ("/readyz", "get"),
@@ -47,7 +48,7 @@ def test_every_operation_says_what_it_is_for(document: dict[str, Any]) -> None:
 
 def test_every_error_has_our_envelope(document: dict[str, Any]) -> None:
     assert "HTTPValidationError" not in document["components"]["schemas"]
-    ours = {"ErrorReply", "FailedResult", "NotReady"}
+    ours = {"ErrorReply", "FailedResult", "NotReady", "OpenAIErrorReply"}
     for path, verb, operation in operations(document):
         for status, response in operation["responses"].items():
             if int(status) >= 400:
