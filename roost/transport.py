@@ -1,0 +1,75 @@
+"""What both drivers share: where the server is, and how a request and a reply look to httpx."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from roost.errors import RequestRefused
+from roost.wire import Broken, Reply, Request
+
+LOCAL = "http://127.0.0.1:8080"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the server is, who asks, and for how many seconds a server that says nothing is listened to."""
+
+    url: str
+    api_key: str | None
+    timeout_s: float
+
+
+def address(
+    url: str | None, api_key: str | None, timeout_s: float, environment: Mapping[str, str] = os.environ
+) -> Address:
+    """What is given, or else ROOST_URL and ROOST_API_KEY, or else the server of this machine. Raises RequestRefused."""
+    found = url or environment.get("ROOST_URL") or LOCAL
+    try:
+        sound = httpx.URL(found).scheme in {"http", "https"} and bool(httpx.URL(found).host)
+    except httpx.InvalidURL:
+        sound = False
+    if not sound:
+        raise RequestRefused(f"The address {found[:200]!r} is none: it reads http://host:port.", param="url")
+    return Address(found.rstrip("/"), api_key or environment.get("ROOST_API_KEY") or None, timeout_s)
+
+
+def options_of(where: Address, connections: int) -> dict[str, Any]:
+    """The arguments of either of httpx's clients."""
+    headers = {"User-Agent": "roost-python"}
+    if where.api_key:
+        headers["Authorization"] = f"Bearer {where.api_key}"
+    return {
+        "base_url": where.url,
+        "headers": headers,
+        "limits": httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+    }
+
+
+def built(client: httpx.Client | httpx.AsyncClient, request: Request, where: Address) -> httpx.Request:
+    """A request for httpx. Its timeout counts from the time that the server may take on purpose."""
+    timeout = httpx.Timeout(where.timeout_s, read=where.timeout_s + request.wait_s, pool=None)
+    return client.build_request(
+        request.method,
+        request.path,
+        params=dict(request.params) or None,
+        headers=dict(request.headers),
+        content=request.body,
+        timeout=timeout,
+    )
+
+
+def reply_of(response: httpx.Response, body: bytes) -> Reply:
+    """A reply as plain data."""
+    return Reply(response.status_code, response.headers, body, time.monotonic())
+
+
+def broken(error: Exception) -> Broken:
+    """Why there is no reply."""
+    unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+    return Broken(str(error) or type(error).__name__, time.monotonic(), unsent)
