@@ -27,6 +27,9 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 for _name in [name for name in os.environ if name.startswith("ROOST_")]:
     del os.environ[_name]
 
+# Suites of released clients, which run in an environment of their own: tests/acceptance/test_clients.py.
+collect_ignore = ["clients"]
+
 _TEMPLATE = "roost_template"
 _VALKEY_DATABASES = 16
 _BOOKS = "test_real_model"
