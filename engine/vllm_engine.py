@@ -67,8 +67,11 @@ def share(lease: int, total: int) -> float:
     return found
 
 
-def sampling_of(options: GenerateOptions, most: int) -> dict[str, Any]:
-    """The settings of a text, by vLLM's names, for at most `most` new tokens; all else as vLLM has it."""
+def sampling_of(options: GenerateOptions, most: int, place: int = 0) -> dict[str, Any]:
+    """The settings of a text, by vLLM's names, for at most `most` new tokens; all else as vLLM has it.
+
+    `place` is that of the item in its job.
+    """
     found: dict[str, Any] = {
         "max_tokens": most,
         "min_tokens": min(options.min_tokens, most),
@@ -80,8 +83,9 @@ def sampling_of(options: GenerateOptions, most: int) -> dict[str, Any]:
         "repetition_penalty": options.repetition_penalty,
         "stop": list(options.stops),
     }
-    if options.seed is not None:
-        found["seed"] = options.seed % 2**63
+    seed = options.seed_at(place)
+    if seed is not None:
+        found["seed"] = seed % 2**63
     if options.logit_bias:
         found["logit_bias"] = {int(token): bias for token, bias in options.logit_bias.items()}
     if options.logprobs:

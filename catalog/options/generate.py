@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from hashlib import blake2b
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
@@ -80,6 +81,16 @@ class GenerateOptions(Options):
     def stops(self) -> tuple[str, ...]:
         """The texts that end the output."""
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    def seed_at(self, place: int) -> int | None:
+        """The seed of the item at this place of its job: the first has the job's own, each other one of its own.
+
+        So equal prompts in one job give different samples, and each of them the same one every time.
+        """
+        if self.seed is None or place == 0:
+            return self.seed
+        digest = blake2b(f"{self.seed} {place}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big", signed=True)
 
     def most(self, spec: Spec) -> int:
         """How many new tokens there may be."""

@@ -1,16 +1,18 @@
 """No model at all, step by step: words made from a hash of the prompt. For tests, benchmarks and simulations.
 
 It is as heavy, slow and faulty as its load options declare. The same prompt gives the same words everywhere, whatever
-is generated beside it and however the prompt is read. Its tokens are words.
+is generated beside it and however the prompt is read; with a temperature they follow from the seed and the item's place
+in its job, too. Its tokens are words. Of a conversation the prompt is the texts, one after the other.
 """
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
@@ -27,7 +29,8 @@ class FakeGeneratorOptions(LoadOptions):
     `bytes` is for its weights, `activation_bytes` for a token of a step, `cache_bytes` for each token of a sequence. A
     step takes `read_seconds` for each token of a prompt that it reads, and `step_seconds` if it makes any. A sequence
     gets `new_tokens` unless its options say otherwise by `max_tokens`; with `early_end` it may end sooner, by its hash.
-    A step of more than `most_tokens` runs out of memory. A fault's `over_items` counts the sequences of a step.
+    With `echo` it says its prompt's last text again, and ends with it, whatever stands there between the words. A step
+    of more than `most_tokens` runs out of memory. A fault's `over_items` counts the sequences of a step.
     """
 
     bytes: Annotated[int, Field(ge=0)] = 0
@@ -38,19 +41,27 @@ class FakeGeneratorOptions(LoadOptions):
     step_seconds: Annotated[float, Field(ge=0)] = 0.0
     new_tokens: Annotated[int, Field(ge=1)] = 16
     early_end: bool = False
+    echo: bool = False
     most_tokens: Annotated[int, Field(ge=1)] | None = None
     faults: Annotated[tuple[FaultRule, ...], AfterValidator(only(WITHOUT_VECTORS))] = ()
 
 
 class _Words(TokenSequence):
-    """A sequence with the words made so far, and whether it has a cache."""
+    """A sequence, what its words follow from or else the words themselves, and whether it has a cache."""
 
-    def __init__(self, entry: Entry, text: str, prompt: int, most: int, length: int) -> None:
-        super().__init__(entry, prompt, most)
+    def __init__(self, entry: Entry, text: str, most: int, length: int, words: Sequence[str] | None) -> None:
+        super().__init__(entry, len(text.split()), most)
         self.text = text
         self.length = length
-        self.words: list[str] = []
+        self.words = words
+        self.source = f"{_draw(entry)}{text}"
         self.cached = False
+
+    def next_word(self) -> str:
+        """The next one, with the blank that parts it from the last."""
+        if self.words is not None:
+            return self.words[self.made]
+        return f"{' ' if self.made else ''}{_hash(self.source, self.made):04x}"
 
 
 class FakeGeneratorAdapter(StepAdapter):
@@ -92,8 +103,9 @@ class FakeGeneratorAdapter(StepAdapter):
 
     def join(self, entry: Entry) -> TokenSequence | EngineError:
         """Count the words of the prompt, and find out from its hash where the answer ends."""
-        text = entry.item.payload.get("text")
-        if not isinstance(text, str) or not text.split():
+        texts = _texts(entry.item.payload)
+        text = "\n".join(texts)
+        if not text.split():
             return ItemRejected("The item has no prompt.")
         prompt = len(text.split())
         asked = getattr(entry.work.options, "max_tokens", None)
@@ -101,8 +113,12 @@ class FakeGeneratorAdapter(StepAdapter):
         if prompt + most > self.spec.max_length:
             limit = self.spec.max_length
             return TextTooLong(f"The prompt has {prompt} tokens and may get {most}; the model keeps {limit} in all.")
-        length = 1 + _hash(text, -1) % most if self._options.early_end else most
-        return _Words(entry, text, prompt, most, length)
+        words = _WORD.findall(texts[-1]) if self._options.echo else None
+        if words is not None:
+            length = max(1, min(len(words), most))
+        else:
+            length = 1 + _hash(text, -1) % most if self._options.early_end else most
+        return _Words(entry, text, most, length, words or None)
 
     def step(self, parts: Sequence[Part]) -> Sequence[Outcome | None]:
         """Read and make as the parts say, after the declared time and faults."""
@@ -138,12 +154,12 @@ class FakeGeneratorAdapter(StepAdapter):
         if sequence.unread:
             return None
         if sequence.made < sequence.length:
-            sequence.words.append(f"{_hash(sequence.text, sequence.made):04x}")
+            sequence.said += sequence.next_word()
             sequence.made += 1
-            sequence.said = " ".join(sequence.words)
         if sequence.made < sequence.length:
             return None
-        finish = "length" if sequence.made == sequence.most else "stop"
+        whole = sequence.words is not None and sequence.made == len(sequence.words)
+        finish = "stop" if whole or sequence.made < sequence.most else "length"
         fields = {"text": sequence.said, "finish_reason": finish}
         usage = {"prompt_tokens": sequence.prompt, "completion_tokens": sequence.made}
         return Output(fields, tokens=sequence.prompt + sequence.made, usage=usage)
@@ -154,6 +170,27 @@ class FakeGeneratorAdapter(StepAdapter):
             seconds += self._options.step_seconds
         if seconds and self._interrupted.wait(seconds):
             raise RuntimeError("interrupted")
+
+
+_WORD = re.compile(r"\S+\s*|\s+")
+
+
+def _texts(payload: Mapping[str, Any]) -> list[str]:
+    """What there is to read of an item, in order."""
+    found = [payload.get("text")]
+    for message in payload.get("messages") or ():
+        content = message["content"]
+        found += [content] if isinstance(content, str) else [part.get("text") for part in content]
+    return [text for text in found if isinstance(text, str)]
+
+
+def _draw(entry: Entry) -> str:
+    """What tells this sequence from others of the same prompt: nothing, as long as there is no temperature."""
+    options, place = entry.work.options, entry.item.index
+    if not getattr(options, "temperature", 0):
+        return ""
+    seed = options.seed_at(place)
+    return "" if seed is None and place == 0 else f"{place if seed is None else seed} "
 
 
 def _hash(text: str, index: int) -> int:

@@ -125,7 +125,9 @@ class LlamaCppAdapter(StepAdapter):
             return refused
         if chat and not facts.has_template:
             return ItemRejected(f"{self.spec.id} has no chat template: send a text.", param="messages")
-        body = _body(options, options.most(self.spec)) | ({"messages": found} if chat else {"prompt": found})
+        body = _body(options, options.most(self.spec), entry.item.index) | (
+            {"messages": found} if chat else {"prompt": found}
+        )
         return _Said(entry, max(1, entry.item.length), options.most(self.spec), body, chat=chat)
 
     def step(self, parts: Sequence[Part]) -> Sequence[Outcome | None]:
@@ -236,7 +238,7 @@ def _unsupported(options: GenerateOptions) -> ItemRejected | None:
     return None
 
 
-def _body(options: GenerateOptions, most: int) -> dict[str, Any]:
+def _body(options: GenerateOptions, most: int, place: int) -> dict[str, Any]:
     body: dict[str, Any] = {
         "max_tokens": most,
         "n_predict": most,
@@ -250,8 +252,9 @@ def _body(options: GenerateOptions, most: int) -> dict[str, Any]:
         "stop": list(options.stops),
         "cache_prompt": False,
     }
-    if options.seed is not None:
-        body["seed"] = options.seed % 2**32
+    seed = options.seed_at(place)
+    if seed is not None:
+        body["seed"] = seed % 2**32
     if options.logit_bias:
         body["logit_bias"] = [[int(token), bias] for token, bias in options.logit_bias.items()]
     if options.logprobs:

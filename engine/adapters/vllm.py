@@ -181,7 +181,7 @@ class VllmAdapter(StepAdapter):
             name, more = sequence.options.lora, {}
             if name is not None and sequence.lora is not None:
                 more["lora_request"] = opened.lora(name, self._loras[name], sequence.lora)
-            settings = opened.sampling(sampling_of(sequence.options, sequence.most))
+            settings = opened.sampling(sampling_of(sequence.options, sequence.most, sequence.entry.item.index))
             opened.engine.add_request(sequence.request, {"prompt_token_ids": sequence.ids}, settings, **more)
         except Exception as error:
             if dead(error):

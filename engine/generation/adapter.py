@@ -169,7 +169,7 @@ class GenerationAdapter(LibraryAdapter, StepAdapter):
             prompt,
             most,
             memory=Memory(SequenceCache(len(prompt.ids) + most)),
-            sampler=Sampler(options, prompt.ids, vocabulary.ends),
+            sampler=Sampler(options, prompt.ids, vocabulary.ends, entry.item.index),
             telling=Telling(vocabulary.decode, options.stops),
             lock=lock,
             read_lora=read,

@@ -20,7 +20,8 @@ from engine.generation.vocabulary import Vocabulary
 class Sampler:
     """Chooses the tokens of one sequence. `plain` tells that it is always the likeliest of what the model gives."""
 
-    def __init__(self, options: GenerateOptions, prompt: Sequence[int], ends: Sequence[int]) -> None:
+    def __init__(self, options: GenerateOptions, prompt: Sequence[int], ends: Sequence[int], place: int = 0) -> None:
+        """`place` is that of the item in its job. Without a seed no draw is the same twice."""
         self._options = options
         self._ends = torch.tensor(list(ends))
         self._made: Counter[int] = Counter()
@@ -31,10 +32,11 @@ class Sampler:
         self._generator: torch.Generator | None = None
         if options.temperature > 0:
             self._generator = torch.Generator()
-            if options.seed is None:
+            seed = options.seed_at(place)
+            if seed is None:
                 self._generator.seed()
             else:
-                self._generator.manual_seed(options.seed)
+                self._generator.manual_seed(seed)
         self.plain = (
             options.temperature == 0
             and self._seen is None

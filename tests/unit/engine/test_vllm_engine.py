@@ -66,6 +66,14 @@ def test_every_option_of_a_sample_has_its_place() -> None:
     }
 
 
+def test_each_item_of_a_job_has_a_seed_of_its_own() -> None:
+    seeds = [sampling_of(options(seed=5), 8, place)["seed"] for place in range(4)]
+    assert seeds[0] == 5
+    assert len(set(seeds)) == 4
+    assert all(0 <= seed < 2**63 for seed in seeds)
+    assert "seed" not in sampling_of(options(), 8, 3)
+
+
 @pytest.mark.parametrize(
     ("grammar", "expected"),
     [

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from catalog.options import GenerateOptions
 from catalog.schema import Spec, Tasks
 from catalog.terms import Lane, Verb
 from engine.adapters.base import Part, TokenSequence
@@ -21,9 +22,9 @@ def adapter(**options: Any) -> FakeGeneratorAdapter:
     return FakeGeneratorAdapter(SPEC, FakeGeneratorOptions.model_validate(options), None, "fake")
 
 
-def entry(text: object, **options: Any) -> Entry:
-    item = Item(0, {"text": text}, 8, 1.0)
-    given = SimpleNamespace(**options)
+def entry(text: object, place: int = 0, **options: Any) -> Entry:
+    item = Item(place, {"messages": text} if isinstance(text, list) else {"text": text}, 8, 1.0)
+    given = GenerateOptions(**options) if "temperature" in options else SimpleNamespace(**options)
     return Entry(Work("w", "g", Verb.GENERATE, (item,), given, Lane.INTERACTIVE, 5, 0.0), item)
 
 
@@ -110,6 +111,39 @@ def test_a_step_that_does_not_fit_its_sequence_is_an_error(read: int) -> None:
     generator = adapter()
     with pytest.raises(ValueError, match="reads what is not there"):
         generator.step([Part(joined(generator, "a b"), read)])
+
+
+def test_items_of_one_job_draw_by_themselves_and_the_same_each_time() -> None:
+    def said(place: int, **options: Any) -> str:
+        text: str = to_the_end(adapter(), joined(adapter(), "a b", place=place, **options), [2]).fields["text"]
+        return text
+
+    assert said(0, temperature=0.0, seed=1) == said(1, temperature=0.0, seed=2)
+    drawn = [said(place, temperature=1.0, seed=seed) for seed in (1, 2) for place in range(3)]
+    assert len(set(drawn)) == 6
+    assert drawn == [said(place, temperature=1.0, seed=seed) for seed in (1, 2) for place in range(3)]
+    assert said(0, temperature=1.0) != said(1, temperature=1.0)
+
+
+def test_the_texts_of_a_conversation_are_its_prompt() -> None:
+    parts = [{"type": "text", "text": "c"}, {"type": "image"}]
+    talk = [{"role": "system", "content": "a b"}, {"role": "user", "content": parts}]
+    assert to_the_end(adapter(), joined(adapter(), talk), [3]) == to_the_end(
+        adapter(), joined(adapter(), "a b\nc"), [3]
+    )
+
+
+@pytest.mark.parametrize("text", ["one", " two  words\n", '{"a": 1}\n\n\tb'])
+def test_an_echo_is_the_last_text_to_the_letter(text: str) -> None:
+    generator = adapter(echo=True)
+    talk = [{"role": "system", "content": "be brief"}, {"role": "user", "content": text}]
+    output = to_the_end(generator, joined(generator, talk), [2 + len(text.split())])
+    assert (output.fields["text"], output.fields["finish_reason"]) == (text, "stop")
+
+
+def test_an_echo_that_is_cut_says_so() -> None:
+    output = to_the_end(adapter(echo=True), joined(adapter(echo=True), "a b c", max_tokens=2), [3])
+    assert (output.fields["text"], output.fields["finish_reason"]) == ("a b ", "length")
 
 
 def test_faults_happen_as_declared() -> None:

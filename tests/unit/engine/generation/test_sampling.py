@@ -64,3 +64,16 @@ def test_an_end_comes_early_only_where_a_grammar_leaves_nothing_else() -> None:
     allowed = torch.tensor([False, False, False, True, True])
     assert sampler.choose(LOGITS + torch.tensor([0, 0, 0, 0, 9.0]), allowed) == 3
     assert sampler.choose(LOGITS, torch.tensor([False, False, False, False, True])) == 4
+
+
+def test_each_item_of_a_job_draws_by_itself_and_the_first_with_the_jobs_own_seed() -> None:
+    options = GenerateOptions(temperature=1.0, seed=7)
+
+    def drawn(place: int) -> list[int]:
+        sampler = Sampler(options, [], [4], place)
+        return [sampler.choose(LOGITS, None) for _ in range(40)]
+
+    own = torch.Generator().manual_seed(7)
+    assert drawn(0) == [int(torch.multinomial(LOGITS.softmax(0), 1, generator=own)) for _ in range(40)]
+    assert len({tuple(drawn(place)) for place in range(8)}) == 8
+    assert drawn(3) == drawn(3)
