@@ -1,0 +1,125 @@
+"""Calls of other dialects as jobs: what becomes of the work when its caller leaves, waits too long, or comes again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+import redis
+from sqlalchemy import text
+
+from api.compat import calls
+from tasks import keys
+from tasks.db import Database
+from tests.integration.api.conftest import Api, Consumer, Start, Until
+
+BODY = {"model": "org/model", "input": "cat", "encoding_format": "float"}
+
+
+async def embed(api: Api, headers: dict[str, str] | None = None, **changes: Any) -> httpx.Response:
+    return await api.http.post("/v1/embeddings", json={**BODY, **changes}, headers=headers)
+
+
+@pytest.fixture
+def short_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "HOLD_S", 0.3)
+
+
+@pytest.mark.usefixtures("consumer")
+async def test_a_call_is_a_job_that_its_reply_names(api: Api) -> None:
+    answer = await embed(api)
+    assert answer.status_code == 200, answer.text
+    job = (await api.http.get(f"/v1/jobs/{answer.headers['x-roost-job-id']}")).json()
+    assert (job["verb"], job["model"], job["status"]) == ("encode", "org/model", "succeeded")
+    result = (await api.http.get(job["urls"]["result"])).json()
+    assert result["items"][0]["dense"]["values"] == answer.json()["data"][0]["embedding"]
+
+
+async def test_a_caller_that_leaves_takes_the_work_along(
+    api: Api, idle_consumer: Consumer, broker: redis.Redis, until: Until
+) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.4):
+            await embed(api)
+    await until(lambda: len(api.services.waiting) == 0)
+    (job,) = idle_consumer.taken
+    await until(lambda: broker.zscore(keys.CANCELLED, str(job.id)) is not None)
+
+
+async def test_large_work_of_a_caller_that_leaves_is_cancelled_in_its_row(
+    api: Api, database: Database, until: Until, messages: Callable[[], int]
+) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.6):
+            await embed(api, input=["a long text " * 900])
+    await until(lambda: len(api.services.waiting) == 0)
+    assert messages() == 1, "the work was not stored and sent before its caller left"
+    await until(lambda: _states(database) == ["cancelled"])
+
+
+def _states(database: Database) -> list[str]:
+    return database.run(lambda connection: list(connection.scalars(text("SELECT state FROM jobs"))))
+
+
+async def test_with_a_key_the_work_goes_on_and_the_repeat_gets_it(
+    api: Api, idle_consumer: Consumer, until: Until
+) -> None:
+    headers = {"Idempotency-Key": "k"}
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.4):
+            await embed(api, headers)
+    await until(lambda: len(api.services.waiting) == 0)
+    idle_consumer.release()
+    again = await embed(api, headers)
+    assert again.status_code == 200
+    assert again.headers["x-roost-job-id"] == str(idle_consumer.taken[0].id)
+    assert len(idle_consumer.taken) == 1
+
+
+@pytest.mark.usefixtures("short_hold")
+async def test_a_wait_that_ends_first_tells_the_job_and_the_repeat_waits_for_it(
+    api: Api, idle_consumer: Consumer
+) -> None:
+    first = await embed(api)
+    assert first.status_code == 504
+    assert first.headers["retry-after"] == "1"
+    error = first.json()["error"]
+    assert error["code"] == "still_running"
+    assert error["job_id"] == first.headers["x-roost-job-id"]
+    assert (await api.http.get(f"/v1/jobs/{error['job_id']}")).json()["status"] == "queued"
+    second = await embed(api)
+    assert second.status_code == 504
+    idle_consumer.release()
+    third = await embed(api)
+    assert third.status_code == 200
+    assert {answer.headers["x-roost-job-id"] for answer in (first, second, third)} == {error["job_id"]}
+    assert len(idle_consumer.taken) == 1, "the same work was sent twice"
+
+
+@pytest.mark.usefixtures("short_hold")
+async def test_who_asks_for_something_else_gets_a_job_of_its_own(api: Api, idle_consumer: Consumer) -> None:
+    first = await embed(api)
+    other = await embed(api, input="dog")
+    assert first.headers["x-roost-job-id"] != other.headers["x-roost-job-id"]
+
+
+@pytest.mark.usefixtures("consumer")
+async def test_errors_name_the_fields_of_the_body_that_was_sent(api: Api) -> None:
+    answer = await embed(api, input=["cat", " "])
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "input[1]"
+
+
+async def test_a_process_that_ends_keeps_the_work_and_says_where(
+    start_api: Start, idle_consumer: Consumer, until: Until
+) -> None:
+    api = await start_api()
+    call = asyncio.create_task(embed(api))
+    await until(lambda: bool(idle_consumer.taken))
+    api.services.waiting.close()
+    answer = await call
+    assert answer.status_code == 504
+    assert answer.json()["error"]["job_id"] == str(idle_consumer.taken[0].id)
