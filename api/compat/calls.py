@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -73,17 +73,30 @@ async def run(request: Request, asked: Asked, *, size: int = 0) -> Ended:
         raise renamed(error, asked.names) from None
 
 
-async def answered(request: Request, endpoint: Endpoint) -> Response:
-    """Read the body, run its job and answer, as the endpoint says. Raises as `read_body`, the endpoint and `run` do."""
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request to an endpoint: the body as it was sent, how many bytes it came in, and the job that it asks for."""
+
+    body: dict[str, Any]
+    size: int
+    asked: Asked
+
+
+async def taken(request: Request, endpoint: Endpoint) -> Call:
+    """Read a body and what it asks for. Raises as `read_body` and the endpoint do."""
     body = await read_body(request, services(request).settings.max_body_bytes)
     if not isinstance(body.value, dict):
         raise InvalidRequest("The body must be a JSON object.")
     if body.size > OFF_LOOP_BYTES:
-        asked = await asyncio.to_thread(endpoint.to_job, body.value)
-    else:
-        asked = endpoint.to_job(body.value)
-    found = await run(request, asked, size=body.size)
-    return Response(dumps(endpoint.to_reply(found, body.value)), media_type=Media.JSON.value)
+        return Call(body.value, body.size, await asyncio.to_thread(endpoint.to_job, body.value))
+    return Call(body.value, body.size, endpoint.to_job(body.value))
+
+
+async def answered(request: Request, endpoint: Endpoint, call: Call | None = None) -> Response:
+    """Run the job of a call, read now if it is not given, and answer as the endpoint does. Raises as `run` does."""
+    call = call or await taken(request, endpoint)
+    found = await run(request, call.asked, size=call.size)
+    return Response(dumps(endpoint.to_reply(found, call.body)), media_type=Media.JSON.value)
 
 
 async def _outcome(it: Services, job: Submission, form: Form, request: Request) -> Outcome:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from tasks.errors import InvalidRequest
+from tasks.items import fault
 from tasks.request import explain
 
 M = TypeVar("M", bound=BaseModel)
@@ -20,3 +21,14 @@ def shaped(kind: type[M], body: object) -> M:
         return kind.model_validate(body)
     except ValidationError as error:
         raise explain(error.errors(include_url=False)) from None
+
+
+def untaken(why: str) -> BeforeValidator:
+    """For a field of type None that the other service has and this one does not: refused, and told why."""
+
+    def check(value: object) -> object:
+        if value is not None:
+            raise fault(f"is not taken: {why}")
+        return value
+
+    return BeforeValidator(check)

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.compat.openai import embeddings
+from api.compat.openai import completions, embeddings
 
-routers: tuple[APIRouter, ...] = (embeddings.router,)
+routers: tuple[APIRouter, ...] = (embeddings.router, completions.router)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from api.compat.endpoints import Endpoint
-from api.compat.openai import embeddings
+from api.compat.openai import completions, embeddings
 
-_ALL: tuple[Endpoint, ...] = (embeddings.ENDPOINT,)
+_ALL: tuple[Endpoint, ...] = (embeddings.ENDPOINT, completions.ENDPOINT)
 
 ENDPOINTS: Mapping[str, Endpoint] = {endpoint.path: endpoint for endpoint in _ALL}

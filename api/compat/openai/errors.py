@@ -12,6 +12,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.compat import sse
 from api.compat.dialect import Failure
 from api.media import Media, dumps
 from api.routes import replies
@@ -63,6 +64,11 @@ def body_of(failure: Failure) -> dict[str, Any]:
         "retryable": failure.retryable,
     }
     return {"error": error if failure.job_id is None else {**error, "job_id": failure.job_id}}
+
+
+def event_of(failure: Failure) -> bytes:
+    """The last event of a stream that breaks off."""
+    return sse.data(body_of(failure))
 
 
 def render(request: Request, failure: Failure) -> Response:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from api.schemas import Reply
 from catalog.options.words import Fraction
 from tasks.items import Strict
 
@@ -55,6 +56,14 @@ class Sampling(Strict):
     def tells_usage(self) -> bool:
         """Whether a stream ends with its usage."""
         return self.stream_options is not None and self.stream_options.include_usage
+
+
+class Usage(Reply):
+    """Tokens that were read and made."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
 
 
 _OPTIONS = (

@@ -32,6 +32,7 @@ def test_every_route_is_there(document: dict[str, Any]) -> None:
         ("/v1/models/{id}", "get"),
         ("/v1/residency", "get"),
         ("/v1/embeddings", "post"),
+        ("/v1/completions", "post"),
         ("/healthz", "get"),
         ("/livez", "get"),
         ("/readyz", "get"),
