@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from catalog.errors import RoostError
 from deploy import catalog_check, pieces
 from deploy.broker_check import eviction_warning
+from deploy.commands import WithCallers
 from deploy.devices import assigned, visible_gpus
 from deploy.embedded import lock, probes, report
 from deploy.embedded.errors import EmbeddedError
@@ -36,7 +37,7 @@ _LOCK = "roost.lock"
 _NOT_RUNNING = 3
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=WithCallers, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Roost: a job queue service for many small models. Settings are ROOST_… variables; `roost config` lists them."""
 

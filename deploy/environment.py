@@ -13,8 +13,8 @@ from tasks.settings import Settings
 PREFIX = "ROOST_"
 HIDDEN = "***"
 _URLS = frozenset({"database_url", "broker_url", "notify_url"})
-_NOT_SETTINGS = frozenset({"ROOST_VERSION"})
-"""Read by the compose file: the version of the images."""
+_NOT_SETTINGS = frozenset({"ROOST_VERSION", "ROOST_URL", "ROOST_API_KEY"})
+"""Read by the compose file (the version of the images) and by the client and its commands (where the server is)."""
 _SECRET_WORDS = ("pass", "secret", "token", "key")
 
 

@@ -1,4 +1,4 @@
-"""`roost models`: list, show, pull and check what the catalog has.
+"""`roost models`: list what a server has; list, show, pull and check what the catalog of this machine has.
 
 What takes long to import is imported by the commands: `roost` itself starts at once.
 """
@@ -13,6 +13,7 @@ import click
 
 from catalog.errors import RoostError, nearest
 from catalog.terms import Verb
+from deploy.commands.connecting import to_server
 from tasks.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,18 +22,32 @@ if TYPE_CHECKING:
 _JSON = click.option("--json", "as_json", is_flag=True, help="For programs.")
 
 
-@click.group()
-def models() -> None:
-    """List, show, fetch and check the models of the catalog."""
+@click.group(invoke_without_command=True)
+@to_server
+@_JSON
+@click.pass_context
+def models(context: click.Context, url: str | None, api_key: str | None, as_json: bool) -> None:
+    """List the models of a server and how they stand; show, fetch and check those of this machine's catalog."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_models, word="", url=url, api_key=api_key, as_json=as_json)
 
 
 @models.command(name="list")
 @click.option("--verb", type=click.Choice([verb.value for verb in Verb]), help="Only those that do this.")
 @click.option("--family", help="Only those of this family.")
+@click.option("--here", is_flag=True, help="Those of this machine's catalog, without asking a server.")
 @click.argument("word", default="")
+@to_server
 @_JSON
-def list_models(verb: str | None, family: str | None, word: str, as_json: bool) -> None:
-    """List the models, or those with WORD in their name or description."""
+def list_models(
+    verb: str | None, family: str | None, here: bool, word: str, url: str | None, api_key: str | None, as_json: bool
+) -> None:
+    """List the models that a server has, or those with WORD in their name or description."""
+    if not here:
+        from deploy.commands.models import list_served
+
+        list_served(verb, family, word, url, api_key, as_json=as_json)
+        return
     from deploy import models as told
 
     catalog = _catalog()

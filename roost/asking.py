@@ -47,15 +47,14 @@ def asked(verb: str, model: str, items: Any, given: Mapping[str, Any], key: str 
 def job_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a job and its options, from one set of names. `options` itself may be given as a map."""
     options = {**(given.get("options") or {})}
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = {"options": options}
     for name, value in given.items():
-        if name == "query":
-            fields[name] = inputs.item_of(value, "query")
-        elif name in JOB_FIELDS:
-            fields[name] = value
+        if name in JOB_FIELDS:
+            if value is not None:
+                fields[name] = inputs.item_of(value, "query") if name == "query" else value
         elif name != "options":
             options[name] = value
-    return {**{name: value for name, value in fields.items() if value is not None}, "options": options}
+    return fields
 
 
 def new_key() -> str:

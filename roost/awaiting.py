@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 import httpx
 
+from roost.errors import RoostError
 from roost.steps import Command, Give, Left, Pause, Read, Steps
 from roost.transport import Address, broken, built, options_of, reply_of
 from roost.wire import Broken, Reply, Request
@@ -66,7 +67,7 @@ class AsyncDriver:
             command = steps.throw(Left())
             await open_.carry_out(command)
             steps.close()
-        except (Left, StopIteration):
+        except (Left, StopIteration, RoostError):
             return
 
 
@@ -93,6 +94,8 @@ class _Open:
         return None
 
     async def _send(self, request: Request) -> Reply | Broken:
+        if self._http.is_closed:
+            raise RoostError("The client is closed.", code="client_closed")
         await self._stack.aclose()
         try:
             response = await self._http.send(built(self._http, request, self._where), stream=True)

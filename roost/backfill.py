@@ -248,7 +248,8 @@ def _placed(item: Item, place: int) -> Item:
     """An item of a part as one of the whole input; its error names it by that place, too."""
     fields = item.fields
     if (error := fields.get("error")) is not None and error.get("param"):
-        fields = {**fields, "error": {**error, "param": _ITEM.sub(f"items[{place}]", error["param"], count=1)}}
+        here = {name: _ITEM.sub(f"items[{place}]", error[name], count=1) for name in ("param", "message")}
+        fields = {**fields, "error": {**error, **here}}
     return Item(place, fields)
 
 

@@ -39,12 +39,12 @@ def told(*words: str) -> Any:
 
 def test_the_list_can_be_narrowed_by_verb_family_and_word(yamls: Path) -> None:
     write(yamls)
-    everything = told("list")
+    everything = told("list", "--here")
     assert len(everything) >= 220
-    assert {row["family"] for row in told("list", "--family", "gliner")} == {"gliner"}
-    assert all("score" in row["verbs"] for row in told("list", "--verb", "score"))
-    assert [row["id"] for row in told("list", "acme")] == ["acme/owl"]
-    assert "acme/owl" in run("list", "OWL").stdout
+    assert {row["family"] for row in told("list", "--here", "--family", "gliner")} == {"gliner"}
+    assert all("score" in row["verbs"] for row in told("list", "--here", "--verb", "score"))
+    assert [row["id"] for row in told("list", "--here", "acme")] == ["acme/owl"]
+    assert "acme/owl" in run("list", "--here", "OWL").stdout
 
 
 def test_a_model_is_shown_with_the_options_it_takes_and_where_its_files_are(yamls: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_pull_tells_programs_what_came_of_each_name(yamls: Path) -> None:
 
 
 def test_a_family_that_there_is_not_is_an_error_that_names_the_nearest() -> None:
-    done = run("list", "--family", "glinr")
+    done = run("list", "--here", "--family", "glinr")
     assert done.exit_code == 2
     assert "no family is called 'glinr'. Did you mean gliner" in done.stderr
 
@@ -99,7 +99,7 @@ def test_a_path_is_no_name_and_the_error_says_where_folders_go() -> None:
         assert "ROOST_MODEL_FOLDERS" in done.stderr
 
 
-@pytest.mark.parametrize("words", [("list", "owl"), ("show", "openai/clip-vit-base-patch32")])
+@pytest.mark.parametrize("words", [("list", "--here", "owl"), ("show", "openai/clip-vit-base-patch32")])
 def test_a_file_that_was_left_out_is_told_of_beside_the_answer(yamls: Path, words: tuple[str, ...]) -> None:
     write(yamls, more="familly: x\n")
     done = run(*words, "--json")
