@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from catalog.errors import RoostError
 from tasks.errors import TaskError, as_data
@@ -158,9 +159,16 @@ async def _on_http(request: Request, error: HTTPException) -> Response:
     if error.status_code == 404:
         return _plain("route_not_found", "There is no such path; GET /openapi.json lists them all.", 404)
     if error.status_code == 405:
-        allow = (error.headers or {}).get("Allow", "")
-        return _plain("method_not_allowed", f"This path takes {allow or 'another method'}.", 405, error.headers)
+        allow = ", ".join(_methods(request))
+        return _plain("method_not_allowed", f"This path takes {allow}.", 405, {"Allow": allow})
     return _plain("invalid_request", str(error.detail), error.status_code, error.headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """The methods of all routes of the path; the framework tells those of the first one."""
+    routes = (route for route in request.app.routes if isinstance(route, Route))
+    fitting = (route for route in routes if route.matches(request.scope)[0] is not Match.NONE)
+    return sorted({method for route in fitting for method in route.methods or ()})
 
 
 async def _on_unknown(request: Request, error: Exception) -> Response:

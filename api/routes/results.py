@@ -14,7 +14,7 @@ from api.media import Media, dumps, media_of
 from api.results import Encoding
 from api.routes.jobs import JobId, job_id
 from api.routes.replies import errors
-from api.schemas import FailedResult, ResultObject
+from api.schemas import ErrorReply, FailedResult, ResultObject
 from api.services import services
 from tasks.jobs import State
 from tasks.prepare import CALLER
@@ -35,8 +35,10 @@ _NO_RESULT = {
     response_model=ResultObject,
     responses={
         **errors(404, 406, 410, 422, 429, 503),
-        409: {"model": FailedResult, "description": "The job has not ended, or was cancelled"},
-        422: {"model": FailedResult, "description": "Every item failed, or a parameter is not valid"},
+        409: {"model": FailedResult | ErrorReply, "description": "The job has not ended, or was cancelled"},
+        422: {"model": FailedResult | ErrorReply, "description": "Every item failed, or a parameter is not valid"},
+        500: {"model": FailedResult, "description": "The model failed"},
+        502: {"model": FailedResult, "description": "The model could not be loaded"},
         504: {"model": FailedResult, "description": "The deadline or the time limit has passed"},
         200: {"content": {Media.MSGPACK.value: {"schema": {"type": "string", "format": "binary"}}}},
     },

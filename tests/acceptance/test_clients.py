@@ -55,7 +55,7 @@ def stack(python: Path, start_stack: StartStack) -> Any:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_an_unmodified_client_works(stack: Any, python: Path, suite: str) -> None:
-    command = [python, "-m", "pytest", "-q", "-c", CLIENTS / "pytest.ini", CLIENTS / suite]
+    command = [str(python), "-m", "pytest", "-q", "-c", f"{CLIENTS}/pytest.ini", f"{CLIENTS}/{suite}"]
     environment = {**os.environ, "ROOST_URL": stack.url, "NO_PROXY": "127.0.0.1"}
     ran = subprocess.run(
         command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S

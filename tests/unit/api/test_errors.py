@@ -41,6 +41,9 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
     @app.get("/typed")
     async def typed(limit: int, colour: Colour = Colour.RED) -> None: ...
 
+    @app.post("/typed")
+    async def typed_in() -> None: ...
+
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         yield client
@@ -87,10 +90,11 @@ async def test_an_unknown_path_has_the_envelope(client: httpx.AsyncClient) -> No
     assert (await told(client, "/nowhere", 404))["code"] == "route_not_found"
 
 
-async def test_a_wrong_method_has_the_envelope_and_names_the_right_one(client: httpx.AsyncClient) -> None:
+async def test_a_wrong_method_has_the_envelope_and_names_all_right_ones(client: httpx.AsyncClient) -> None:
     error = await told(client, "/typed", 405, "DELETE")
     assert error["code"] == "method_not_allowed"
-    assert "GET" in str(error["message"])
+    assert "GET, POST" in str(error["message"])
+    assert (await client.delete("/typed")).headers["allow"] == "GET, POST"
 
 
 @pytest.mark.parametrize(("query", "param"), [("", "limit"), ("?limit=x", "limit"), ("?limit=1&colour=ret", "colour")])
