@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.compat.openai import completions, embeddings
+from api.compat.openai import chat, completions, embeddings
 
-routers: tuple[APIRouter, ...] = (embeddings.router, completions.router)
+routers: tuple[APIRouter, ...] = (embeddings.router, completions.router, chat.router)
