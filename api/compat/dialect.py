@@ -53,27 +53,31 @@ def route_class(render: Render) -> type[PlainRoute]:
 
         def get_route_handler(self) -> Handler:
             """The endpoint, with its errors caught."""
-            endpoint = super().get_route_handler()
-
-            async def handle(request: Request) -> Response:
-                try:
-                    response = await endpoint(request)
-                except ClientGone:
-                    raise
-                except (BodyTooLarge, BodyTimeout) as error:
-                    response = Refusal(error, _rendered(render, request, Failure.of(error)))
-                except RoostError as error:
-                    response = _rendered(render, request, Failure.of(error))
-                except Exception:
-                    log.exception("unexpected error on %s %s", request.method, request.scope.get("path"))
-                    response = _rendered(render, request, UNEXPECTED)
-                if (job_id := getattr(request.state, "job_id", None)) is not None:
-                    response.headers[JOB_HEADER] = job_id
-                return response
-
-            return handle
+            return guarded(super().get_route_handler(), render)
 
     return DialectRoute
+
+
+def guarded(endpoint: Handler, render: Render) -> Handler:
+    """The endpoint with its errors caught, each answered by `render`, and the job of a call told in the header."""
+
+    async def handle(request: Request) -> Response:
+        try:
+            response = await endpoint(request)
+        except ClientGone:
+            raise
+        except (BodyTooLarge, BodyTimeout) as error:
+            response = Refusal(error, _rendered(render, request, Failure.of(error)))
+        except RoostError as error:
+            response = _rendered(render, request, Failure.of(error))
+        except Exception:
+            log.exception("unexpected error on %s %s", request.method, request.scope.get("path"))
+            response = _rendered(render, request, UNEXPECTED)
+        if (job_id := getattr(request.state, "job_id", None)) is not None:
+            response.headers[JOB_HEADER] = job_id
+        return response
+
+    return handle
 
 
 def _rendered(render: Render, request: Request, failure: Failure) -> Response:
