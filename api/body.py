@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,27 +109,24 @@ def check_media(headers: Headers) -> Media:
 
 
 async def read(receive: Receive, limit: int, stall_s: float = STALL_S) -> bytes:
-    """The body, at most `limit` bytes of it in memory.
+    """The body, at most `limit` bytes of it in memory. Raises as `pieces` does."""
+    return b"".join([piece async for piece in pieces(receive, limit, stall_s)])
+
+
+async def pieces(receive: Receive, limit: int, stall_s: float = STALL_S) -> AsyncIterator[bytes]:
+    """The body as it comes.
 
     Raises BodyTooLarge, BodyTimeout when nothing comes for `stall_s`, or ClientGone if the client left.
     """
-    message = await _next(receive, stall_s)
-    first: bytes = _bytes(message)
-    if not message.get("more_body", False):
-        if len(first) > limit:
-            raise _too_large(limit)
-        return first
-    parts, size = [first], len(first)
-    while message.get("more_body", False):
+    size, more = 0, True
+    while more:
+        message = await _next(receive, stall_s)
+        piece = _bytes(message)
+        size += len(piece)
         if size > limit:
             raise _too_large(limit)
-        message = await _next(receive, stall_s)
-        part = _bytes(message)
-        parts.append(part)
-        size += len(part)
-    if size > limit:
-        raise _too_large(limit)
-    return b"".join(parts)
+        yield piece
+        more = message.get("more_body", False)
 
 
 async def _next(receive: Receive, stall_s: float) -> Message:

@@ -33,7 +33,7 @@ from api.answers import (
 )
 from api.body import OFF_LOOP_BYTES, read_body
 from api.compat.endpoints import Asked, Ended, Endpoint
-from api.compat.failures import JobFailed, StillRunning, renamed
+from api.compat.failures import JobFailed, StillRunning, first_fault, renamed
 from api.door import admit
 from api.leaving import Leaving
 from api.media import Media, dumps
@@ -134,9 +134,7 @@ def failure_of(job: Job, rows: list[dict[str, Any]]) -> JobFailed:
         said = {State.CANCELLED: ("cancelled", "The job was cancelled."), State.EXPIRED: ("deadline_passed", "")}
         code, message = said.get(job.state, ("failed", "The job failed."))
         return JobFailed(code, message or "The job was not done before its deadline.", job_id=str(job.id))
-    if error["code"] == "all_items_failed":
-        error = next((row["error"] for row in rows if "error" in row), error)
-    return JobFailed.of(error, job_id=str(job.id))
+    return JobFailed.of(first_fault(rows) or error, job_id=str(job.id))
 
 
 async def stream(request: Request, asked: Asked, *, size: int = 0) -> AsyncGenerator[Delta | Ended]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from api.compat.endpoints import Ended
@@ -62,9 +62,18 @@ def renamed(error: RoostError, names: Mapping[str, str]) -> RoostError:
     return error
 
 
+def first_fault(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The stored error of the first item that failed, with its place; None if none did."""
+    for place, row in enumerate(rows):
+        if "error" in row:
+            error = row["error"]
+            param = error.get("param")
+            # An item's own text is the item: bodies of other services have nothing beside it.
+            return {**error, "param": f"items[{place}]" if param in (None, "text") else param}
+    return None
+
+
 def check_rows(ended: Ended, names: Mapping[str, str]) -> None:
     """Raise the error of the first item that failed, by the caller's name of it: for replies without room for one."""
-    for place, row in enumerate(ended.rows):
-        if "error" in row:
-            stored = {**row["error"], "param": row["error"].get("param") or f"items[{place}]"}
-            raise renamed(JobFailed.of(stored, job_id=str(ended.job.id)), names)
+    if (fault := first_fault(ended.rows)) is not None:
+        raise renamed(JobFailed.of(fault, job_id=str(ended.job.id)), names)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from api.compat.failures import JobFailed, StillRunning, renamed
+from api.compat.failures import JobFailed, StillRunning, check_rows, first_fault, renamed
 from tasks.errors import InvalidRequest
+from tests.unit.api.compat.ends import ended
 
 NAMES = {"items": "input", "items[0]": "prompt", "options.dimensions": "dimensions", "options": ""}
 
@@ -48,3 +49,24 @@ def test_a_call_that_runs_on_says_where_and_one_that_was_given_up_does_not() -> 
     assert "given up" in dropped.message
     assert kept.retryable
     assert dropped.retryable
+
+
+def test_an_item_that_failed_is_named_by_its_place_unless_its_error_names_a_field() -> None:
+    def rows(**fields: str) -> list[dict[str, object]]:
+        return [{"score": 1.0}, {"error": {"code": "c", "message": "m", **fields}}]
+
+    assert first_fault([{"score": 1.0}]) is None
+    for fields, param in (
+        ({}, "items[1]"),
+        ({"param": "text"}, "items[1]"),
+        ({"param": "options.task"}, "options.task"),
+    ):
+        assert first_fault(rows(**fields)) == {"code": "c", "message": "m", "param": param}
+
+
+def test_a_reply_without_room_for_an_error_fails_whole() -> None:
+    end = ended("encode", [{}, {"error": {"code": "empty_text", "message": "Send 'items[1]'.", "param": "items[1]"}}])
+    with pytest.raises(JobFailed) as raised:
+        check_rows(end, {"items": "input"})
+    assert (raised.value.param, raised.value.job_id) == ("input[1]", str(end.job.id))
+    check_rows(ended("encode", [{}, {}]), {})
