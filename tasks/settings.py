@@ -130,6 +130,10 @@ class Settings(BaseSettings):
         Field(description="redis:// for wakes and heartbeats; empty takes the broker's"),
         AfterValidator(_a_notifier),
     ] = ""
+    blobs: Annotated[
+        str,
+        Field(description="Where files are kept: a folder, or a URL of fsspec such as s3://…; empty: in the data dir"),
+    ] = ""
     catalog: Annotated[str, Field(description="Folders of model YAMLs besides the built-in ones, separated by ':'")] = (
         ""
     )
@@ -265,6 +269,11 @@ class Settings(BaseSettings):
     max_queued: Annotated[
         int, Field(ge=1, description="Submissions waiting to commit in one API process; more get 429")
     ] = 4096
+    max_file_bytes: Annotated[int, Field(ge=1024, description="Largest file")] = 2 * 2**30
+    max_batch_lines: Annotated[int, Field(ge=1, description="Most lines in the input file of a batch")] = 1_000_000
+    batch_in_flight: Annotated[
+        int, Field(ge=1, description="Lines of batches that a feeder has queued or running at once")
+    ] = 1024
     default_retention_s: Annotated[int, Field(ge=60, description="How long a finished job is kept")] = 7 * 86_400
     max_retention_s: Annotated[int, Field(ge=60, description="Longest retention a caller may ask for")] = 30 * 86_400
     pool_size: Annotated[int, Field(ge=1, le=200, description="Database connections of one process")] = 5
@@ -287,6 +296,11 @@ class Settings(BaseSettings):
     def redis_url(self) -> str:
         """The plain redis:// form for wakes, heartbeats and the publisher."""
         return plain_redis(self.notify_url or self.broker_url)
+
+    @property
+    def blobs_url(self) -> str:
+        """Where files are kept, as fsspec takes it."""
+        return self.blobs or str(self.data_dir.absolute() / "blobs")
 
     @property
     def catalog_folders(self) -> list[Path]:

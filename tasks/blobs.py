@@ -1,0 +1,91 @@
+"""Files of any size outside the database: a local folder or an object store, by the URL that fsspec knows it by.
+
+A blob is written once, appears whole or not at all, and never changes. Keys are random: who has none finds nothing.
+All calls block; call them from threads.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, Any
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+CHUNK = 2**20
+"""Bytes in one read."""
+
+_UNFINISHED = ".unfinished"
+
+
+def new_key(folder: str) -> str:
+    """A key for a blob that nobody can guess."""
+    return f"{folder}/{secrets.token_hex(20)}"
+
+
+class Blobs:
+    """One store. Raises FileNotFoundError for keys that are not there, and OSError when it cannot be reached."""
+
+    def __init__(self, url: str) -> None:
+        self._fs: Any
+        self._fs, root = fsspec.core.url_to_fs(url)
+        self._root = str(root).rstrip("/")
+        self._local = isinstance(self._fs, LocalFileSystem)
+
+    @contextmanager
+    def writing(self, key: str) -> Iterator[IO[bytes]]:
+        """A file to write into; the blob is there, and on disk, once the block has ended without an error."""
+        path = self._path(key)
+        if not self._local:
+            with self._fs.open(path, "wb") as file:
+                try:
+                    yield file
+                except BaseException:
+                    # Else the end of the block would complete the upload of what there is.
+                    with suppress(NotImplementedError, AttributeError):
+                        file.discard()
+                    file.closed = True
+                    raise
+            return
+        self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        unfinished = path + _UNFINISHED
+        try:
+            with open(unfinished, "xb") as file:  # noqa: PTH123 - a path of fsspec
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(unfinished, path)  # noqa: PTH105 - a path of fsspec
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.remove(unfinished)  # noqa: PTH107 - a path of fsspec
+            raise
+
+    def reading(self, key: str) -> IO[bytes]:
+        """The blob as a file that can seek. Close it."""
+        file: IO[bytes] = self._fs.open(self._path(key), "rb")
+        return file
+
+    def chunks(self, key: str, start: int = 0, size: int | None = None) -> Iterator[bytes]:
+        """The bytes of a blob from `start` on, piece by piece."""
+        left = size
+        with self.reading(key) as file:
+            file.seek(start)
+            while chunk := file.read(CHUNK if left is None else min(CHUNK, left)):
+                yield chunk
+                left = None if left is None else left - len(chunk)
+
+    def delete(self, key: str) -> None:
+        """Remove a blob; one that is gone already is no error."""
+        with suppress(FileNotFoundError):
+            self._fs.rm_file(self._path(key))
+
+    def delete_folder(self, folder: str) -> None:
+        """Remove all blobs whose keys begin with this folder."""
+        with suppress(FileNotFoundError):
+            self._fs.rm(self._path(folder), recursive=True)
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{key}"
