@@ -21,7 +21,7 @@ from api.leaving import Leaving
 from api.media import Media, dumps
 from api.render import ended_job, job_object, queued_job
 from api.results import Encoding, result_object, rows_of
-from api.services import Services
+from api.services import Door, Services
 from api.waiting import Nudge, Signal, Waiter, is_over
 from catalog.errors import CatalogError
 from catalog.terms import Verb
@@ -254,12 +254,12 @@ def result_of(services: Services, end: End, media: Media, encoding: Encoding) ->
     return result_object(str(job.id), job.state.value, job.model, job.usage, rows, scores_of(services, job, rows))
 
 
-def scores_of(services: Services, job: Job, rows: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+def scores_of(services: Door, job: Job, rows: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
     """The ranking of a score, which gives the rows their ranks, too; None for another verb."""
     return rank(rows, _top_n(services, job)) if job.verb is Verb.SCORE else None
 
 
-def _top_n(services: Services, job: Job) -> int | None:
+def _top_n(services: Door, job: Job) -> int | None:
     """How many of a ranking its caller asked for, or else the model's profile; None is all."""
     asked: int | None = job.options.get("top_n")
     if "top_n" in job.options:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from api.services import Services
+from api.services import Door
 from catalog.terms import Verb
 from tasks.messages import Submission
 from tasks.prepare import check, price
@@ -16,7 +16,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-async def admit(it: Services, raw: object, *, large: bool = False, key: str | None = None) -> Submission:
+async def admit(it: Door, raw: object, *, large: bool = False, key: str | None = None) -> Submission:
     """The submission of a decoded body of POST /v1/jobs. Nothing is accepted yet.
 
     `large` has it read in a thread: it came in many bytes. Raises a TaskError or a CatalogError that names the field.

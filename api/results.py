@@ -59,10 +59,14 @@ def result_object(
 def rows_of(result: bytes, media: Media, encoding: Encoding) -> list[dict[str, Any]]:
     """One map per item, in the order of the request, ready for the writer of `media`."""
     rows = unpack_rows(result)
-    if media is Media.JSON:
-        for row in rows:
-            for name in _VECTORS.intersection(row):
-                row[name] = _written(row[name], encoding)
+    return json_rows(rows, encoding) if media is Media.JSON else rows
+
+
+def json_rows(rows: list[dict[str, Any]], encoding: Encoding) -> list[dict[str, Any]]:
+    """The same rows, their arrays made ready for JSON."""
+    for row in rows:
+        for name in _VECTORS.intersection(row):
+            row[name] = _written(row[name], encoding)
     return rows
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from redis.asyncio import Redis
 from starlette.requests import Request
@@ -46,6 +47,38 @@ class Services:
     prices: Prices
     metrics: Metrics
     scrape: Scrape
+
+
+class Door(Protocol):
+    """The parts that turn a request into a priced job and name what came of it, in any process that has them."""
+
+    @property
+    def limits(self) -> Limits:
+        """What is let through."""
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Unix seconds."""
+
+    @property
+    def catalog(self) -> LiveCatalog:
+        """The models."""
+
+    @property
+    def asking(self) -> Asking:
+        """Finds models that no YAML names."""
+
+    @property
+    def counting(self) -> Counting:
+        """Counts tokens."""
+
+    @property
+    def presence(self) -> Presence:
+        """Which workers live."""
+
+    @property
+    def prices(self) -> Prices:
+        """What models cost."""
 
 
 def services(request: Request) -> Services:
