@@ -52,6 +52,9 @@ STATUS: Mapping[str, int] = {
     "already_finished": 409,
     "not_retryable": 409,
     "idempotency_conflict": 409,
+    "file_not_found": 404,
+    "file_in_use": 409,
+    "batch_not_found": 404,
     "cancelled": 409,
     # its items
     "empty_text": 422,

@@ -37,7 +37,7 @@ from api.compat.failures import JobFailed, StillRunning, first_fault, renamed
 from api.door import admit
 from api.leaving import Leaving
 from api.media import Media, dumps
-from api.services import Services, services
+from api.services import Door, Services, services
 from api.texts import Delta, Texts
 from api.waiting import Nudge, Waiter, is_over
 from catalog.errors import RoostError
@@ -119,7 +119,7 @@ def _job_of(found: Outcome, ours: UUID) -> UUID:
     return ours if row is None else row.id
 
 
-def ended(it: Services, end: End) -> Ended:
+def ended(it: Door, end: End) -> Ended:
     """The rows of a job that succeeded. Raises JobFailed for any other; if all its items failed, with the first's."""
     rows = [] if end.result is None else unpack_rows(end.result)
     if end.job.state is not State.SUCCEEDED:
