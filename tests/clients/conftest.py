@@ -6,6 +6,13 @@ import os
 
 import pytest
 
+# Before any framework reads them: none of them may call home, and each is told of the service as of OpenAI.
+os.environ["OPENAI_BASE_URL"] = f"{os.environ['ROOST_URL']}/v1"
+os.environ["OPENAI_API_KEY"] = "none"
+os.environ["ANONYMIZED_TELEMETRY"] = "False"
+os.environ["LANGSMITH_TRACING"] = "false"
+os.environ["DO_NOT_TRACK"] = "1"
+
 
 @pytest.fixture(scope="session")
 def url() -> str:
