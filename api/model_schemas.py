@@ -64,6 +64,8 @@ class ModelObject(Reply):
 
     id: str
     object: Literal["model"]
+    created: Annotated[int, Field(description="For OpenAI's clients. Always 0: the catalog knows it of no model")]
+    owned_by: Annotated[str, Field(description="For OpenAI's clients: what the id has before its slash")]
     family: str
     description: str
     licence: str

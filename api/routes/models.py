@@ -2,56 +2,126 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
+from fastapi import Path as InPath
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.backlog import Backlog, read_backlog
+from api.compat.dialect import Failure, route_class
+from api.compat.openai import errors as openai
+from api.compat.sie import models as sie
+from api.compat.sie.caller import or_peer
+from api.compat.sie.model_schemas import SieModelInfo, SieModelList
 from api.media import Media, dumps
+from api.model_objects import find_model, model_object, now
 from api.model_schemas import ModelList, ModelObject
-from api.presence import Worker
-from api.residency import moment, summed, whole
+from api.queries import read_query
+from api.route import documented
 from api.routes.replies import errors
-from api.services import Services, services
+from api.services import services
 from catalog.errors import InvalidSpec
-from catalog.options import option_names
-from catalog.schema import CostCoefficients, Spec
-from tasks.errors import BrokerUnavailable
-
-log = logging.getLogger(__name__)
-
-router = APIRouter(tags=["models"])
-
-LOADED = "resident"
-"""The state of a model that is on its device, in a heartbeat."""
+from catalog.schema import InputKind, OutputKind, Spec
+from catalog.terms import Verb
 
 
-@router.get("/v1/models", summary="List models", response_model=ModelList, responses=errors())
+def _render(request: Request, failure: Failure) -> Response:
+    """Our statuses, in OpenAI's envelope: it has every field of ours."""
+    return Response(dumps(openai.body_of(failure)), status_code=failure.status, media_type=Media.JSON.value)
+
+
+router = APIRouter(route_class=route_class(_render), tags=["models"])
+
+
+class ModelFilters(BaseModel):
+    """Which models to list. A model must match every filter that is set."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    verb: Annotated[Verb | None, Field(description="Those that do it")] = None
+    family: Annotated[str | None, Field(description="The exact name")] = None
+    input: Annotated[InputKind | None, Field(description="Those whose items may hold it")] = None
+    output: Annotated[OutputKind | None, Field(description="Those whose `encode` gives it")] = None
+    verified: Annotated[bool | None, Field(description="Whether its answers were held against the original's")] = None
+    allowed: Annotated[bool | None, Field(description="Whether the operator lets it have what it needs")] = None
+    loaded: Annotated[bool | None, Field(description="Whether it is on a device now")] = None
+
+    def take(self, spec: Spec) -> bool:
+        """Whether the catalog's own facts match; `allowed` and `loaded` are no such facts."""
+        encode = spec.tasks.encode
+        return (
+            (self.verb is None or spec.does(self.verb))
+            and self.family in (None, spec.family)
+            and (self.input is None or self.input in spec.inputs)
+            and (self.output is None or (encode is not None and self.output in encode.outputs))
+            and self.verified in (None, spec.verified)
+        )
+
+    def fit(self, told: dict[str, Any]) -> bool:
+        """Whether the rest matches, by the model's object."""
+        return self.allowed in (None, told["allowed"]) and self.loaded in (None, told["loaded"])
+
+
+def _listing_signature(query: Annotated[ModelFilters, Query()]) -> None: ...
+
+
+@router.get(
+    "/v1/models",
+    summary="List models",
+    response_model=ModelList | SieModelList,
+    responses=errors(422, model=openai.OpenAIErrorReply),
+)
+@documented(_listing_signature)
+@or_peer(sie.listing)
 async def listing(request: Request) -> Response:
-    """Every model of the catalog, by id. Where it is loaded comes from the workers' heartbeats."""
+    """Every model of the catalog, by id. Where it is loaded comes from the workers' heartbeats.
+
+    OpenAI's fields are among ours. With the header X-SIE-SDK-Version the reply is `{"models": […]}`, as the client
+    that sends it reads it.
+    """
+    filters = read_query(request, ModelFilters)
     it = services(request)
-    workers, backlog = await _now(it)
-    catalog = it.catalog
+    at, catalog = await now(it), it.catalog
     told = [
-        model_object(spec, workers, backlog, it.prices.of(catalog.look_up(spec.id)), allowed=catalog.allows(spec))
+        model_object(spec, at, it.prices.of(catalog.look_up(spec.id)), allowed=catalog.allows(spec))
         for spec in catalog.specs
+        if filters.take(spec)
     ]
-    body = {"object": "list", "data": told, "problems": list(map(_told, catalog.problems))}
+    body = {"object": "list", "data": [*filter(filters.fit, told)], "problems": [*map(_told, catalog.problems)]}
     return Response(dumps(body), media_type=Media.JSON.value)
 
 
-@router.get("/v1/models/{id:path}", summary="Look at a model", response_model=ModelObject, responses=errors(404, 422))
-async def one(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
-    """One model, by its id; its slash may be written plain or as %2F. `id:profile` finds the model of the profile."""
+class _NoQuery(BaseModel):
+    """No parameter at all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def _one_signature(
+    id: Annotated[str, InPath(description="The model's id, or `id:profile`")],  # noqa: A002 - the name in the path
+) -> None: ...
+
+
+@router.get(
+    "/v1/models/{id:path}",
+    summary="Look at a model",
+    response_model=ModelObject | SieModelInfo,
+    responses=errors(404, 422, model=openai.OpenAIErrorReply),
+)
+@documented(_one_signature)
+@or_peer(sie.one)
+async def one(request: Request) -> Response:
+    """One model, by its id; its slash may be written plain, as %2F or as `__`. `id:profile` finds the profile's model.
+
+    With the header X-SIE-SDK-Version the reply is as the client that sends it reads it.
+    """
+    read_query(request, _NoQuery)
     it = services(request)
-    await it.asking.meet(id)
-    choice = it.catalog.look_up(id)
-    told = model_object(choice.spec, *await _now(it), it.prices.of(choice), allowed=it.catalog.allows(choice.spec))
+    choice = await find_model(it, request.path_params["id"])
+    told = model_object(choice.spec, await now(it), it.prices.of(choice), allowed=it.catalog.allows(choice.spec))
     return Response(dumps(told), media_type=Media.JSON.value)
 
 
@@ -59,77 +129,3 @@ def _told(problem: InvalidSpec) -> str:
     """What is wrong with a file, without the folder that it is in."""
     path, colon, rest = problem.message.partition(": ")
     return f"{Path(path).name}{colon}{rest}"
-
-
-async def _now(it: Services) -> tuple[Sequence[Worker], Backlog]:
-    """The live workers and what waits; nothing when the broker is away: the catalog is worth telling by itself."""
-    try:
-        return await it.presence.live(), await read_backlog(it.redis)
-    except BrokerUnavailable:
-        log.warning("models are told without where they are loaded: the broker cannot be reached")
-        return (), Backlog()
-
-
-def model_object(
-    spec: Spec, workers: Sequence[Worker], backlog: Backlog, cost: CostCoefficients, *, allowed: bool = True
-) -> dict[str, Any]:
-    """The model object of a reply. `cost` is what jobs of it are priced by now."""
-    encode = spec.tasks.encode
-    here = [
-        (worker, model)
-        for worker in workers
-        for model in worker.models
-        if str(model.get("key", "")).partition(":")[0].partition("@")[0] == spec.id
-    ]
-    return {
-        "id": spec.id,
-        "object": "model",
-        "family": spec.family,
-        "description": spec.description,
-        "licence": spec.licence,
-        "verbs": list(spec.verbs),
-        "tasks": spec.tasks.model_dump(),
-        "options": {verb.value: option_names(spec, verb) for verb in spec.verbs},
-        "inputs": list(spec.inputs),
-        "image_length": spec.image_length,
-        "loras": sorted(spec.loras),
-        "profiles": sorted(spec.profiles),
-        "dims": encode.dims if encode else None,
-        "matryoshka": list(encode.matryoshka) if encode else [],
-        "prompts": sorted(encode.prompts) if encode else [],
-        "outputs": list(encode.outputs) if encode else [],
-        "max_length": spec.max_length,
-        "unit": spec.unit,
-        "parameters": spec.parameters,
-        "verified": spec.verified,
-        "needs": list(spec.source.needs),
-        "allowed": allowed,
-        "cost": cost.model_dump(),
-        "loaded": any(model.get("state") == LOADED for _, model in here),
-        **summed([model for _, model in here]),
-        "queued": backlog.of(spec.id),
-        "workers": [_holder(worker, model) for worker, model in here],
-        "too_large": [
-            {"worker": worker.name, "reason": reason}
-            for worker in workers
-            if (reason := worker.refusal(spec.id)) is not None
-        ],
-    }
-
-
-def _holder(worker: Worker, model: Any) -> dict[str, Any]:
-    return {
-        "name": worker.name,
-        "device": worker.device,
-        "profile": str(model["key"]).partition(":")[2] or "default",
-        "state": str(model.get("state", "")),
-        "bytes": model.get("bytes"),
-        "leases": model.get("leases"),
-        "pinned": bool(model.get("pinned")),
-        "loads": whole(model.get("loads")),
-        "evictions": whole(model.get("evictions")),
-        "load_s": float(model.get("load_s") or 0.0),
-        "waiting": whole(model.get("waiting")),
-        "last_used": moment(model.get("last_used")),
-        "last_error": model.get("last_error"),
-    }
