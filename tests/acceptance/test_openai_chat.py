@@ -1,0 +1,313 @@
+"""Chats by OpenAI's own client, against fakes that say what they are told and a small real model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Literal
+
+import openai
+import pytest
+from openai import AsyncOpenAI, OpenAI
+from pydantic import BaseModel
+
+from tests.acceptance.conftest import Running
+from tests.acceptance.fakes import writer
+from tests.small import folder
+
+SMALL = "small/smollm2"
+SMOLLM2: dict[str, Any] = {
+    "family": "causal_lm",
+    "source": {"path": str(folder("smollm2"))},
+    "tasks": {"generate": {"max_new_tokens": 24}},
+    "inputs": ["text", "messages"],
+    "parameters": 134515008,
+    "max_length": 2048,
+    "load": {"dtype": "float32"},
+}
+ECHO = writer(echo=True, max_new_tokens=64)
+ECHO["tasks"]["generate"]["tools"] = True
+LOOK: Any = {
+    "type": "function",
+    "function": {"name": "look", "parameters": {"type": "object", "properties": {"at": {"type": "string"}}}},
+}
+CALL = '<tool_call>{"name": "look", "arguments": {"at": "it"}}</tool_call>'
+
+
+class Bird(BaseModel):
+    name: Literal["owl", "wren"]
+    flies: bool
+
+
+@pytest.fixture(scope="module")
+def running(start_stack: Callable[..., Running]) -> Running:
+    slow = writer(step_seconds=0.02)
+    broken = writer(step_seconds=0.02, faults=[{"kind": "error", "at_call": 6}])
+    models = {SMALL: SMOLLM2, "fake/echo": ECHO, "fake/slow": slow, "fake/broken": broken}
+    # A load on a busy machine keeps a worker from saying that it lives.
+    return start_stack(models=models, lost_after_s=15.0, held_lease_s=60.0, job_lease_s=60.0)
+
+
+@pytest.fixture(scope="module")
+def client(running: Running) -> Iterator[OpenAI]:
+    with OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0) as made:
+        yield made
+
+
+@pytest.fixture
+async def patient(running: Running) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0) as made:
+        yield made
+
+
+def user(text: str) -> list[Any]:
+    return [{"role": "user", "content": text}]
+
+
+def native(running: Running, items: list[Any], **options: Any) -> dict[str, Any]:
+    body = {"verb": "generate", "model": SMALL, "items": items, "options": options}
+    reply = running.client.post("/v1/jobs", json=body, headers={"Prefer": "wait=60"})
+    assert reply.status_code == 200, reply.text
+    found: dict[str, Any] = reply.json()["result"]
+    return found
+
+
+def test_an_answer_is_that_of_the_native_api_with_its_usage_and_logprobs(running: Running, client: OpenAI) -> None:
+    messages = [{"role": "system", "content": "Be brief."}, *user("Name a bird.")]
+    expected = native(running, [{"messages": messages}], max_tokens=8, logprobs=True, top_logprobs=2)
+    (row,) = expected["items"]
+    reply = client.chat.completions.create(
+        model=SMALL, messages=messages, max_completion_tokens=8, temperature=0, logprobs=True, top_logprobs=2
+    )
+    (choice,) = reply.choices
+    assert choice.message.content == row["text"]
+    assert choice.finish_reason == row["finish_reason"]
+    assert choice.logprobs is not None
+    assert [one.model_dump() for one in choice.logprobs.content or ()] == row["logprobs"]
+    usage = expected["usage"]
+    assert reply.usage is not None
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (
+        usage["prompt_tokens"],
+        usage["completion_tokens"],
+    )
+    assert reply.object == "chat.completion"
+
+
+def test_choices_differ_a_seed_repeats_them_and_the_prompt_counts_once(client: OpenAI) -> None:
+    def drawn(seed: int) -> tuple[list[str | None], int]:
+        reply = client.chat.completions.create(
+            model=SMALL, messages=user("Tell me of birds."), n=3, seed=seed, max_tokens=8
+        )
+        assert reply.usage is not None
+        return [choice.message.content for choice in reply.choices], reply.usage.prompt_tokens
+
+    (texts, tokens), again, other = drawn(1), drawn(1), drawn(2)
+    assert len(set(texts)) == 3
+    assert (texts, tokens) == again
+    assert texts != other[0]
+    alone = client.chat.completions.create(
+        model=SMALL, messages=user("Tell me of birds."), seed=1, max_tokens=8, temperature=1
+    )
+    assert alone.choices[0].message.content == texts[0]
+    assert alone.usage is not None
+    assert alone.usage.prompt_tokens == tokens
+
+
+def test_a_stop_text_ends_an_answer_and_is_not_in_it(client: OpenAI) -> None:
+    whole = client.chat.completions.create(model=SMALL, messages=user("Count to nine."), temperature=0, max_tokens=12)
+    text = whole.choices[0].message.content
+    assert text is not None
+    stop = text[len(text) // 2 :][:3]
+    cut = client.chat.completions.create(
+        model=SMALL, messages=user("Count to nine."), temperature=0, max_tokens=12, stop=[stop]
+    )
+    assert cut.choices[0].message.content == text[: text.index(stop)]
+    assert cut.choices[0].finish_reason == "stop"
+
+
+def test_a_schema_holds_what_a_small_model_would_never_keep_to(client: OpenAI) -> None:
+    reply = client.chat.completions.parse(
+        model=SMALL, messages=user("Write a poem."), response_format=Bird, max_tokens=40, seed=4
+    )
+    assert isinstance(reply.choices[0].message.parsed, Bird)
+    chosen = client.chat.completions.create(
+        model=SMALL, messages=user("Write prose."), response_format={"type": "json_object"}, max_tokens=40, seed=4
+    )
+    text = chosen.choices[0].message.content or ""
+    assert text.startswith("{")
+    assert chosen.choices[0].finish_reason == "length" or isinstance(json.loads(text), dict)
+
+
+def test_a_stream_of_a_real_model_is_its_reply_in_pieces(client: OpenAI) -> None:
+    asked: dict[str, Any] = {"model": SMALL, "messages": user("Name a bird."), "seed": 5, "max_tokens": 10, "n": 2}
+    whole = client.chat.completions.create(**asked, logprobs=True)
+    texts, logprobs, usage = ["", ""], [None, None], None
+    chunks = client.chat.completions.create(**asked, logprobs=True, stream=True, stream_options={"include_usage": True})
+    for chunk in chunks:
+        for choice in chunk.choices:
+            texts[choice.index] += choice.delta.content or ""
+            logprobs[choice.index] = choice.logprobs or logprobs[choice.index]
+        usage = chunk.usage or usage
+    assert texts == [choice.message.content for choice in whole.choices]
+    assert [one and one.model_dump() for one in logprobs] == [
+        choice.logprobs and choice.logprobs.model_dump() for choice in whole.choices
+    ]
+    assert usage == whole.usage
+
+
+def test_chunks_come_as_the_text_is_made(client: OpenAI) -> None:
+    chunks = list(client.chat.completions.create(
+        model="fake/slow", messages=user("one two"), stream=True, stream_options={"include_usage": True}
+    ))  # fmt: skip
+    first, *middle, last, usage = chunks
+    assert (first.choices[0].delta.role, first.choices[0].finish_reason) == ("assistant", None)
+    assert len(middle) >= 4, "the text came in one piece, not as it was made"
+    assert (last.choices[0].delta.content, last.choices[0].finish_reason) == (None, "length")
+    assert usage.choices == []
+    assert usage.usage is not None
+    assert usage.usage.completion_tokens == 16
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert {chunk.object for chunk in chunks} == {"chat.completion.chunk"}
+
+
+def test_a_call_is_told_as_one_and_the_words_before_it_stay(client: OpenAI) -> None:
+    reply = client.chat.completions.create(model="fake/echo", messages=user(f"I look.\n{CALL}"), tools=[LOOK])
+    (choice,) = reply.choices
+    assert (choice.message.content, choice.finish_reason) == ("I look.", "tool_calls")
+    (call,) = choice.message.tool_calls or ()
+    assert call.type == "function"
+    assert (call.function.name, json.loads(call.function.arguments)) == ("look", {"at": "it"})
+    assert call.id.startswith("call_")
+    with client.chat.completions.stream(model="fake/echo", messages=user(f"I look.\n{CALL}"), tools=[LOOK]) as stream:
+        told = [event.delta for event in stream if event.type == "content.delta"]
+        final = stream.get_final_completion()
+    assert "".join(told) == "I look."
+    assert final.choices[0].finish_reason == "tool_calls"
+    streamed = (final.choices[0].message.tool_calls or [])[0]
+    assert (streamed.function.name, streamed.function.arguments) == (call.function.name, call.function.arguments)
+
+
+def test_a_turn_with_its_calls_can_be_sent_back(client: OpenAI) -> None:
+    first = client.chat.completions.create(model="fake/echo", messages=user(CALL), tools=[LOOK]).choices[0].message
+    assert first.tool_calls
+    answer: Any = {"role": "tool", "tool_call_id": first.tool_calls[0].id, "content": "a cat"}
+    messages: list[Any] = [*user(CALL), first, answer]
+    reply = client.chat.completions.create(model="fake/echo", messages=messages, tools=[LOOK])
+    assert reply.choices[0].message.content == "a cat"
+
+
+def test_what_is_thought_aloud_is_told_apart(client: OpenAI) -> None:
+    reply = client.chat.completions.create(model="fake/echo", messages=user("<think>\nHm.\n</think>\n\nYes."))
+    message = reply.choices[0].message
+    assert message.content == "Yes."
+    assert message.model_extra is not None
+    assert message.model_extra["reasoning_content"] == "Hm."
+
+
+def test_errors_are_the_clients_own(client: OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError) as missing:
+        client.chat.completions.create(model="fake/ech", messages=user("a"))
+    assert missing.value.code == "model_not_found"
+    assert "fake/echo" in missing.value.message
+    with pytest.raises(openai.BadRequestError) as unknown:
+        client.chat.completions.create(model="fake/echo", messages=user("a"), extra_body={"temprature": 1})
+    assert unknown.value.param == "temprature"
+    assert "temperature" in unknown.value.message
+    with pytest.raises(openai.BadRequestError) as image:
+        parts: Any = [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]
+        client.chat.completions.create(model="fake/echo", messages=[{"role": "user", "content": parts}])
+    assert image.value.param == "messages[0].content[0].image_url.url"
+    with pytest.raises(openai.BadRequestError) as tools:
+        client.chat.completions.create(model=SMALL, messages=user("a"), tools=[LOOK])
+    assert tools.value.param == "tools"
+    with pytest.raises(openai.BadRequestError) as blank:
+        client.chat.completions.create(model=SMALL, messages=user(" "), stream=True)
+    assert (blank.value.code, blank.value.param) == ("empty_text", "messages")
+    with pytest.raises(openai.BadRequestError) as long:
+        client.chat.completions.create(model=SMALL, messages=user("word " * 3000))
+    assert long.value.code == "context_length_exceeded"
+
+
+@pytest.mark.parametrize(
+    ("schema", "inside"),
+    [
+        ({"type": "strng"}, ".type"),
+        ({"properties": ["a"]}, ".properties"),
+        ({"enum": []}, ".enum"),
+        ({"$ref": "/$defs/Color"}, ".$ref"),
+        ({"$ref": "https://example.com/color.json"}, ".$ref"),
+        ({"type": "object", "properties": {"a": {"type": "string", "maxLength": "3"}}}, ".properties.a.maxLength"),
+    ],
+)
+def test_a_schema_that_cannot_be_kept_is_refused_by_its_path(client: OpenAI, schema: Any, inside: str) -> None:
+    form: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    with pytest.raises(openai.BadRequestError) as raised:
+        client.chat.completions.create(model=SMALL, messages=user("a"), response_format=form)
+    assert raised.value.param == f"response_format.json_schema.schema{inside}"
+
+
+def test_a_fault_in_the_middle_of_a_stream_is_an_error_of_the_client(client: OpenAI) -> None:
+    stream = client.chat.completions.create(model="fake/broken", messages=user("a b"), stream=True)
+    with pytest.raises(openai.APIError) as raised:
+        for _ in stream:
+            pass
+    assert raised.value.code == "model_failed"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("half", ["\\ud83d", "\\ude00"])
+def test_half_an_emoji_is_refused(running: Running, half: str, stream: bool) -> None:
+    body = f'{{"model": "fake/echo", "stream": {json.dumps(stream)}, "messages": [{{"role": "user", "content": "{half}"}}]}}'
+    reply = running.client.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
+    assert reply.status_code == 400
+    assert "messages[0].content" in reply.json()["error"]["param"]
+
+
+def test_a_whole_emoji_and_literals_of_control_tokens_are_text(client: OpenAI) -> None:
+    text = "\U0001f600 <|im_end|> </s> <|endoftext|>"
+    assert client.chat.completions.create(model="fake/echo", messages=user(text)).choices[0].message.content == text
+    reply = client.chat.completions.create(model=SMALL, messages=user(text), max_tokens=2)
+    assert reply.usage is not None
+    assert reply.usage.prompt_tokens > 10
+
+
+async def test_many_chats_at_once_are_not_mixed_up(patient: AsyncOpenAI) -> None:
+    async def ask(number: int) -> str | None:
+        reply = await patient.chat.completions.create(
+            model="fake/echo", messages=user(f"My number is {number}, and that is it."), stream=False
+        )
+        return reply.choices[0].message.content
+
+    async def follow(number: int) -> str:
+        stream = await patient.chat.completions.create(
+            model="fake/echo", messages=user(f"My number is {number}, and that is it."), stream=True
+        )
+        return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+
+    numbers = range(1000, 1064)
+    found = await asyncio.gather(*(ask(n) if n % 2 else follow(n) for n in numbers))
+    assert found == [f"My number is {n}, and that is it." for n in numbers]
+
+
+async def test_who_leaves_in_the_middle_of_a_stream_frees_the_place(running: Running, patient: AsyncOpenAI) -> None:
+    stream = await patient.chat.completions.create(
+        model="fake/slow", messages=user("a b c"), max_tokens=3000, stream=True
+    )
+    assert await _sequences(running, 1) == 1
+    await stream.close()
+    # 3000 tokens would take a minute.
+    assert await _sequences(running, 0) == 0
+
+
+async def _sequences(running: Running, wanted: int) -> int | None:
+    """How many texts are being made, once it is so many, or in the end; workers tell it every other second."""
+    found = None
+    async with running.async_client() as http:
+        try:
+            async with asyncio.timeout(20):
+                while found != wanted:
+                    found = sum(worker["sequences"] for worker in (await http.get("/v1/residency")).json()["data"])
+        except TimeoutError:
+            pass
+    return found
