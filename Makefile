@@ -1,7 +1,7 @@
 # Roost. `make help` lists the targets. Needs make, Python 3.11 to 3.13 and nothing else; works as root and as a user.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup clients demo claims test up lint bench clean
+.PHONY: help setup clients demo claims article test up lint bench clean
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -37,6 +37,9 @@ demo: setup ## start the stack, search a few passages by meaning, show where the
 
 claims: setup ## take a flood claim through documents, fields, reranking, detection and a review; CLAIMS="--jobs" as jobs
 	@$(BIN)/python -m examples.claims $(CLAIMS)
+
+article: setup clients ## the article's script with the peer's own client, unmodified
+	@$(BIN)/python -m examples.claims --article
 
 test: setup ## run the whole test suite; it starts the servers it needs
 	@$(if $(TESTS),,sh tests/clients/install.sh $(CLIENTS) || echo "going on without it: tests of clients are skipped, under CI they fail")

@@ -2,7 +2,8 @@
 
 Documents are parsed, fields pulled, policy clauses ranked, damage detected in a photo and a review written that keeps
 to a schema, all by one running stack and over HTTP. The exit status is 0 only if every stage of every claim answered
-and every review is valid. The README beside this file tells what to expect.
+and every review is valid. With --article the article's script runs instead, with the peer's own client. The README
+beside this file tells what to expect.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import asyncio
 import json
 import signal
+import subprocess
 import sys
 import time
 from contextlib import ExitStack
@@ -20,10 +22,13 @@ from jsonschema import ValidationError
 
 from examples.claims.calls import Roost, StageFailed
 from examples.claims.cases import CLAIMS, Claim
-from examples.claims.models import ARTICLE, SMALL, Models, hub_answers, small_specs, write_catalog
+from examples.claims.models import ARTICLE, SMALL, Models, hub_answers, small_specs, standins, write_catalog
 from examples.claims.pipeline import Reviewed, review_claim
 from examples.claims.report import print_models, print_residency, print_reviews, print_stages, print_times
 from examples.search.local import stack
+
+CLIENTS = Path(".venv-clients/bin/python")
+"""The Python in which the peer's client is installed: `make clients`."""
 
 
 def main() -> int:
@@ -32,13 +37,18 @@ def main() -> int:
     # So that the stack is stopped, too, when it is not a Ctrl-C that ends this.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     models = _models(chosen.models)
-    print_models(models)
     settings = {}
+    if not chosen.article:
+        print_models(models)
     if models is SMALL:
         print("\nmaking what the catalog lacks; the random models are built the first time", flush=True)
-        settings["ROOST_CATALOG"] = str(write_catalog(chosen.folder / "catalog", small_specs()))
+        specs = standins() if chosen.article else small_specs()
+        settings["ROOST_CATALOG"] = str(write_catalog(chosen.folder / "catalog", specs))
     with ExitStack() as ending:
         url = chosen.url or ending.enter_context(stack(chosen.folder, settings))
+        if chosen.article:
+            command = [CLIENTS, "-m", "examples.claims.article", "--url", url, "--folder", chosen.folder / "papers"]
+            return subprocess.run(command, check=False).returncode
         try:
             done = asyncio.run(_reviewed(url, models, CLAIMS[: chosen.claims], jobs=chosen.jobs))
         except (StageFailed, ValidationError) as failed:
@@ -53,6 +63,9 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m examples.claims", description="Review invented insurance claims.")
     parser.add_argument("--jobs", action="store_true", help="send jobs and come back for them, all claims at once")
+    parser.add_argument(
+        "--article", action="store_true", help="the article's script, by the peer's client; the names that it calls"
+    )
     parser.add_argument("--claims", type=int, choices=range(1, len(CLAIMS) + 1), help="how many; 4 with --jobs, else 1")
     parser.add_argument(
         "--models",
@@ -65,6 +78,9 @@ def _arguments() -> argparse.Namespace:
         "--folder", type=Path, default=Path(".roost/claims"), help="where the started stack keeps its data"
     )
     chosen = parser.parse_args()
+    if chosen.article and chosen.folder == parser.get_default("folder"):
+        # Another catalog than that of the other way: the same names, with other weights.
+        chosen.folder = Path(".roost/article")
     chosen.claims = chosen.claims or (len(CLAIMS) if chosen.jobs else 1)
     return chosen
 

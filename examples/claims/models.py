@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 HUB_PATIENCE_S = 4.0
+NOTHING = "random weights: this proves the path and nothing else"
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,33 @@ def small_specs() -> dict[str, dict[str, Any]]:
             "inputs": ["text", "messages"],
         },
     }
+
+
+def standins() -> dict[str, dict[str, Any]]:
+    """The small models under the names of the published ones that the article's script calls.
+
+    Each description says what the weights are, so that whoever asks the service about a model is told.
+    """
+    small = small_specs()
+    return {
+        "docling": {**_built_in("docling"), "load": {"layout": "rapid"}},
+        "fastino/gliner2-large-v1": {**small["random/gliner2"], "max_length": 512},
+        "BAAI/bge-reranker-v2-m3": _built_in(SMALL.rerank.name),
+        "IDEA-Research/grounding-dino-tiny": small["random/grounding-dino"],
+        "Qwen/Qwen3.5-4B": {
+            **small[_SMOLLM2.name],
+            "tasks": {"generate": {"max_new_tokens": 1500}},
+            "max_length": 8192,
+            "profiles": {"no-spec": {}},
+        },
+    }
+
+
+def _built_in(name: str) -> dict[str, Any]:
+    from catalog.loader import BUILT_IN
+
+    spec: dict[str, Any] = yaml.safe_load((BUILT_IN / f"{name.replace('/', '__')}.yaml").read_text())
+    return {key: value for key, value in spec.items() if key != "id"}
 
 
 def write_catalog(folder: Path, specs: Mapping[str, Mapping[str, Any]]) -> Path:

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from examples.claims.calls import Answer
-from examples.claims.models import Model, Models
+from examples.claims.models import NOTHING, Model, Models
 from examples.claims.pipeline import DAMAGE, Reviewed
 
 _TIMES = ("load", "queue", "batch_wait", "device")
-_NOTHING = "random weights: this proves the path and nothing else"
 
 
 def print_models(models: Models) -> None:
@@ -31,7 +30,7 @@ def print_stages(done: Reviewed) -> None:
     for answer in done.answers:
         print(f"  {answer.stage:<8} {_found(done, answer)}")
         if answer.model.random:
-            print(f"  {'':<8} {_NOTHING}")
+            print(f"  {'':<8} {NOTHING}")
 
 
 def _found(done: Reviewed, answer: Answer) -> str:

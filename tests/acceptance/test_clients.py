@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from examples.claims.models import standins
 from tests.acceptance.fakes import fake, parser, writer
 
 pytestmark = pytest.mark.slow
@@ -31,8 +32,8 @@ MODELS = {
     "fake/writer": writer(),
     "fake/parser": parser(),
 }
-"""What the suites may name besides the built-in catalog, whose small models of packages have real weights:
-`sentence-transformers/all-MiniLM-L6-v2`, `roost/minilm-token-states`, `roost/smollm2-135m-gguf`."""
+"""What the suites may name besides the names of the article's script (`standins`) and the built-in catalog. Of that,
+`sentence-transformers/all-MiniLM-L6-v2`, `roost/minilm-token-states`, `roost/smollm2-135m-gguf` have real weights."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def python() -> Path:
 @pytest.fixture(scope="module")
 def stack(python: Path, start_stack: StartStack) -> Any:
     # Loads on a busy machine keep a worker from saying that it lives.
-    return start_stack(models=MODELS, lost_after_s=15.0, held_lease_s=60.0, job_lease_s=60.0)
+    return start_stack(models={**MODELS, **standins()}, lost_after_s=15.0, held_lease_s=60.0, job_lease_s=60.0)
 
 
 @pytest.mark.parametrize("suite", SUITES)
