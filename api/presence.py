@@ -76,6 +76,8 @@ class Presence:
         self._clock = clock
         self.hardware: frozenset[str] = frozenset()
         self._last: Sequence[Worker] = ()
+        self._looked = float("-inf")
+        self._looking = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -102,7 +104,13 @@ class Presence:
         ]
         self.hardware = frozenset(worker.hardware for worker in workers if not worker.lost)
         self._last = workers = sorted(workers, key=lambda worker: worker.name)
+        self._looked = time.monotonic()
         return workers
+
+    async def lately(self, within_s: float) -> Sequence[Worker]:
+        """As `live`, or what it gave to anybody within these seconds: many who watch cost one look."""
+        async with self._looking:
+            return self._last if time.monotonic() - self._looked <= within_s else await self.live()
 
     async def admit(self, model: str) -> None:
         """Let a job of this model in unless every live worker says that it can never fit; then raise ModelTooLarge.

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import Request
 
 from tasks.errors import InvalidRequest
 from tasks.request import explain
 
 M = TypeVar("M", bound=BaseModel)
+
+
+class NoQuery(BaseModel):
+    """No parameter at all."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 def read_query(request: Request, model: type[M]) -> M:

@@ -10,6 +10,10 @@ import sys
 import uvicorn
 
 HTTP = "api.heads:BoundedHeads"
+WEBSOCKETS = "websockets-sansio"
+"""Of uvicorn's protocols the one that keeps to its event loop; the older one over `websockets` is being given up."""
+MAX_MESSAGE_BYTES = 4096
+"""Those who watch say nothing."""
 
 
 def main(arguments: list[str]) -> None:
@@ -23,6 +27,8 @@ def main(arguments: list[str]) -> None:
         workers=int(processes),
         loop="uvloop",
         http=HTTP,
+        ws=WEBSOCKETS,
+        ws_max_size=MAX_MESSAGE_BYTES,
         access_log=False,
         log_level=log_level,
         timeout_graceful_shutdown=5,

@@ -19,7 +19,7 @@ from api.compat.sie.model_schemas import SieModelInfo, SieModelList
 from api.media import Media, dumps
 from api.model_objects import find_model, model_object, now
 from api.model_schemas import ModelList, ModelObject
-from api.queries import read_query
+from api.queries import NoQuery, read_query
 from api.route import documented
 from api.routes.replies import errors
 from api.services import services
@@ -94,12 +94,6 @@ async def listing(request: Request) -> Response:
     return Response(dumps(body), media_type=Media.JSON.value)
 
 
-class _NoQuery(BaseModel):
-    """No parameter at all."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
 def _one_signature(
     id: Annotated[str, InPath(description="The model's id, or `id:profile`")],  # noqa: A002 - the name in the path
 ) -> None: ...
@@ -118,7 +112,7 @@ async def one(request: Request) -> Response:
 
     With the header X-SIE-SDK-Version the reply is as the client that sends it reads it.
     """
-    read_query(request, _NoQuery)
+    read_query(request, NoQuery)
     it = services(request)
     choice = await find_model(it, request.path_params["id"])
     told = model_object(choice.spec, await now(it), it.prices.of(choice), allowed=it.catalog.allows(choice.spec))
