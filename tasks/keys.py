@@ -53,3 +53,17 @@ def tally(queue: str) -> str:
 def reply(instance: str) -> str:
     """Channel of one API process: results of the jobs that its callers wait for, one message per batch."""
     return f"roost:reply:{instance}"
+
+
+def feeder(name: str) -> str:
+    """The Unix time at which the feeder of this host was last well; gone soon after it dies."""
+    return f"roost:feeder:{name}"
+
+
+POOLS = "roost:pools"
+"""Sorted set of the names of pools by the Unix second that their lease ends (see `api.compat.sie.pool_store`)."""
+
+
+def pool(name: str) -> str:
+    """What a pool was asked for and when it was renewed; gone by itself when its lease ends."""
+    return f"roost:pool:{name}"

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.compat.sie import health
+from api.compat.sie import health, pools
 
-routers: tuple[APIRouter, ...] = (health.router,)
+routers: tuple[APIRouter, ...] = (health.router, pools.router)
