@@ -214,8 +214,8 @@ def test_errors_are_the_clients_own(client: OpenAI) -> None:
         client.chat.completions.create(model="fake/echo", messages=user("a"), extra_body={"temprature": 1})
     assert unknown.value.param == "temprature"
     assert "temperature" in unknown.value.message
+    parts: Any = [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]
     with pytest.raises(openai.BadRequestError) as image:
-        parts: Any = [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]
         client.chat.completions.create(model="fake/echo", messages=[{"role": "user", "content": parts}])
     assert image.value.param == "messages[0].content[0].image_url.url"
     with pytest.raises(openai.BadRequestError) as tools:
@@ -250,15 +250,15 @@ def test_a_schema_that_cannot_be_kept_is_refused_by_its_path(client: OpenAI, sch
 def test_a_fault_in_the_middle_of_a_stream_is_an_error_of_the_client(client: OpenAI) -> None:
     stream = client.chat.completions.create(model="fake/broken", messages=user("a b"), stream=True)
     with pytest.raises(openai.APIError) as raised:
-        for _ in stream:
-            pass
+        list(stream)
     assert raised.value.code == "model_failed"
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("half", ["\\ud83d", "\\ude00"])
 def test_half_an_emoji_is_refused(running: Running, half: str, stream: bool) -> None:
-    body = f'{{"model": "fake/echo", "stream": {json.dumps(stream)}, "messages": [{{"role": "user", "content": "{half}"}}]}}'
+    whole = {"model": "fake/echo", "stream": stream, "messages": user("HALF")}
+    body = json.dumps(whole).replace("HALF", half)
     reply = running.client.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
     assert reply.status_code == 400
     assert "messages[0].content" in reply.json()["error"]["param"]

@@ -11,7 +11,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from api.compat.endpoints import Asked
 from api.compat.openai.formats import locked
 from api.compat.openai.sampling import Sampling, options_of
-from api.compat.openai.tools import Function, NamedFunction, offered
+from api.compat.openai.tools import Function, FunctionsOnly, NamedFunction, offered
 from api.compat.openai.turns import Messages, native
 from api.compat.openai.wording import Calling
 from api.compat.shapes import shaped, untaken
@@ -68,7 +68,7 @@ class ChatRequest(Sampling):
     response_format: Annotated[
         Tree | None, Field(description="`text`, `json_object` or `json_schema`, kept by a grammar")
     ] = None
-    tools: Annotated[list[ChatTool] | None, Field(max_length=MAX_TOOLS)] = None
+    tools: Annotated[list[Annotated[ChatTool, FunctionsOnly]] | None, Field(max_length=MAX_TOOLS)] = None
     tool_choice: (
         Annotated[
             Annotated[Literal["none", "auto", "required"], Tag("(word)")]

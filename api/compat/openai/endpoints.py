@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from api.compat.endpoints import Endpoint
-from api.compat.openai import chat, completions, embeddings
+from api.compat.openai import chat, completions, embeddings, responses
 
-_ALL: tuple[Endpoint, ...] = (embeddings.ENDPOINT, completions.ENDPOINT, chat.ENDPOINT)
+_ALL: tuple[Endpoint, ...] = (embeddings.ENDPOINT, completions.ENDPOINT, chat.ENDPOINT, responses.ENDPOINT)
 
 ENDPOINTS: Mapping[str, Endpoint] = {endpoint.path: endpoint for endpoint in _ALL}

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from api.compat.openai.wording import Calling
 from catalog.options.words import Tree
 from tasks.errors import InvalidRequest
-from tasks.items import MAX_TOOL_CALLS, Strict
+from tasks.items import MAX_TOOL_CALLS, Strict, fault
 
 NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
@@ -27,6 +27,17 @@ class Function(Strict):
     description: Annotated[str | None, Field(max_length=100_000)] = None
     parameters: Annotated[Tree | None, Field(description="A JSON schema of its arguments")] = None
     strict: Annotated[bool | None, Field(description="Kept to where `tool_choice` asks for a call")] = None
+
+
+def _function(value: object) -> object:
+    kind = value.get("type") if isinstance(value, dict) else "function"
+    if isinstance(kind, str) and kind != "function":
+        raise fault("must be 'function': nothing else is called, and nothing is run here", "type")
+    return value
+
+
+FunctionsOnly = BeforeValidator(_function)
+"""Put it on a tool: of any other kind it is refused by its type, whatever else it holds."""
 
 
 class NamedFunction(Strict):

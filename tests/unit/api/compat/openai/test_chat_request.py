@@ -177,7 +177,7 @@ def test_a_call_that_is_asked_for_is_locked() -> None:
         ({"tool_choice": "required"}, "tool_choice", "no 'tools'"),
         ({"tools": [function()], "tool_choice": function("see")}, "tool_choice", "'see'"),
         ({"tools": [function(), function()]}, "tools", "one name"),
-        ({"tools": [{"type": "custom", "custom": {}}]}, "tools[0].custom", "'custom'"),
+        ({"tools": [{"type": "custom", "custom": {}}]}, "tools[0].type", "'function'"),
         ({"tools": [function()], "tool_choice": {"type": "allowed_tools"}}, "tool_choice.type", "'function'"),
         ({"tools": [function()], "response_format": {"type": "json_object"}}, "response_format", "two turns"),
         ({"response_format": {"type": "jsn_object"}}, "response_format.type", "did you mean 'json_object'?"),
