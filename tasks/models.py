@@ -217,3 +217,11 @@ batch_parts = Table(
     Column("errors", Text, comment="blob of its lines of the error file"),
     comment="pieces of open batches' input files: what is done once, whole, or again",
 )
+
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("name", Text, primary_key=True, comment="what it is for"),
+    Column("value", LargeBinary, nullable=False, comment="random bytes, made by who needs them first"),
+    comment="what links are signed with",
+)
