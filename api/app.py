@@ -6,6 +6,7 @@ a port.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import secrets
@@ -31,6 +32,7 @@ from api.unanswered import Unanswered
 from api.waiting import Waiting
 from catalog.live import LiveCatalog
 from catalog.loader import Catalog
+from tasks.blobs import Blobs
 from tasks.catalog import live_catalog
 from tasks.costs import Prices
 from tasks.counting import Counting
@@ -172,4 +174,5 @@ async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, 
         prices=prices,
         metrics=metrics,
         scrape=Scrape(database, redis, presence),
+        blobs=await asyncio.to_thread(Blobs, settings.blobs_url),
     )

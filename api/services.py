@@ -16,6 +16,7 @@ from api.presence import Presence
 from api.unanswered import Unanswered
 from api.waiting import Waiting
 from catalog.live import LiveCatalog
+from tasks.blobs import Blobs
 from tasks.costs import Prices
 from tasks.counting import Counting
 from tasks.db import AsyncDatabase
@@ -47,6 +48,7 @@ class Services:
     prices: Prices
     metrics: Metrics
     scrape: Scrape
+    blobs: Blobs
 
 
 class Door(Protocol):

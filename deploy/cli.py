@@ -146,6 +146,12 @@ def chores() -> None:
 
 
 @main.command()
+def feeder() -> None:
+    """Become the feeder, which works batches through."""
+    _become(pieces.feeder(_settings()))
+
+
+@main.command()
 def beat() -> None:
     """Become the clock of the sweeps."""
     settings = _settings()

@@ -1,4 +1,4 @@
-"""The images' health checks: `python -m deploy.health api|worker|chores|beat|flower`; 0 when well, else it says why.
+"""The images' health checks: `python -m deploy.health NAME` of CHECKS; 0 when well, else it says why.
 
 Each asks the thing itself: the API whether it reaches database and broker, the engine child for a beat that came after
 a probe of its device, the chores worker for an answer by way of the broker, the clock for what it last wrote, Flower
@@ -77,6 +77,16 @@ def beat(settings: Settings) -> None:
         raise Unwell(f"the schedule was last written {time.time() - written:.0f} s ago")
 
 
+def feeder(settings: Settings) -> None:
+    """The feeder of this host has looked for batches a moment ago."""
+    with redis.Redis.from_url(settings.redis_url, socket_timeout=PATIENCE_S) as client:
+        last = client.get(keys.feeder(socket.gethostname()))
+    if last is None:
+        raise Unwell(f"no feeder of {socket.gethostname()} has been heard of lately")
+    if (age := time.time() - float(last)) > FRESH_S:
+        raise Unwell(f"it last looked for batches {age:.0f} s ago")
+
+
 def flower(settings: Settings) -> None:
     """Flower answers a call that needs its password."""
     secret = base64.b64encode(settings.flower_auth.encode()).decode()
@@ -91,6 +101,7 @@ CHECKS: Mapping[str, Callable[[Settings], None]] = {
     "worker": worker,
     "chores": chores,
     "beat": beat,
+    "feeder": feeder,
     "flower": flower,
 }
 

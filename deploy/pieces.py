@@ -44,6 +44,11 @@ def chores(settings: Settings) -> tuple[str, ...]:
     )
 
 
+def feeder(settings: Settings) -> tuple[str, ...]:
+    """What works batches through. One is enough; several share the batches."""
+    return _module("api.feeding")
+
+
 def beat(settings: Settings) -> tuple[str, ...]:
     """The clock that sends the sweeps. Run one; a second one only sends them twice."""
     schedule = settings.data_dir.absolute() / "beat-schedule"

@@ -17,6 +17,9 @@ MOST_WINDOW = timedelta(days=14)
 STALLED_AFTER = timedelta(minutes=5)
 """An open batch of which no line has ended for so long, and no feeder was heard, is told to be stalled."""
 
+PREFIX = "batch_"
+"""Begins the id of a batch as callers see it."""
+
 TAG = "batch:"
 """Begins the tag of the jobs of a batch; its id follows."""
 
@@ -106,6 +109,21 @@ class Tally:
     failed: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+
+    @classmethod
+    def of(cls, *, succeeded: bool, usage: Mapping[str, int] | None) -> Tally:
+        """One line, by the usage of its job."""
+        found = usage or {}
+        read = found.get("prompt_tokens", found.get("tokens", 0))
+        return cls(int(succeeded), int(not succeeded), read, found.get("completion_tokens", 0))
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.completed + other.completed,
+            self.failed + other.failed,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+        )
 
 
 def final_status(status: Status, *, late: bool, succeeded: int) -> Status:

@@ -70,6 +70,20 @@ def beats(redis_url: str, worker: str) -> Callable[[float], bool]:
     return probe
 
 
+def feeds(redis_url: str) -> Callable[[float], bool]:
+    """Whether the feeder of this host has looked for batches since it began."""
+
+    def probe(began: float) -> bool:
+        try:
+            with redis.Redis.from_url(redis_url, socket_timeout=_STEP_S, retry=Retry(NoBackoff(), 0)) as client:
+                found = client.get(keys.feeder(socket.gethostname()))
+        except redis.RedisError:
+            return False
+        return found is not None and float(found) >= began
+
+    return probe
+
+
 def reachable(host: str) -> str:
     """The address to connect to for an address to listen on."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)

@@ -59,6 +59,10 @@ class Service:
         """The worker of the service's own tasks."""
         return self._program("chores", pieces.chores(self.settings))
 
+    def feeder(self) -> Program:
+        """What works batches through; ready once it looks for them."""
+        return self._program("feeder", pieces.feeder(self.settings), ready=probes.feeds(self.settings.redis_url))
+
     def beat(self) -> Program:
         """The clock of the sweeps."""
         return self._program("beat", pieces.beat(self.settings))

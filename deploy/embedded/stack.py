@@ -54,7 +54,7 @@ class Stack:
         return self.urls["api"]
 
     def piece(self, name: str) -> Piece:
-        """A piece by its name: valkey, postgres, api, cpu or gpu0 and so on, chores, beat, flower."""
+        """A piece by its name: valkey, postgres, api, cpu or gpu0 and so on, chores, beat, feeder, flower."""
         return next(piece for piece in self.supervisor.pieces if piece.name == name)
 
     def start(self, timeout_s: float = _READY_S) -> None:
@@ -161,7 +161,7 @@ class Stack:
         count = self.settings.api_processes
         started: list[Piece] = [service.api("api" if count == 1 else f"api.{n}", listener) for n in range(1, count + 1)]
         started += [service.worker(one) for one in assigned(self.settings.device, visible_gpus(self._environment))]
-        started += [service.chores(), service.beat()]
+        started += [service.chores(), service.beat(), service.feeder()]
         if self.settings.flower_port:
             self.urls["flower"] = f"http://{self.settings.host}:{self.settings.flower_port}"
             started.append(service.flower())

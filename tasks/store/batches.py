@@ -16,8 +16,9 @@ from sqlalchemy import Connection
 
 from tasks.batches import CANCELLABLE, OPEN, Batch, BatchNotFound, Part, Status, Tally
 from tasks.files import FileNotFound, StoredFile
-from tasks.jobs import Job, State
+from tasks.jobs import Event, Job, State
 from tasks.store import files
+from tasks.store.guards import before
 from tasks.store.rows import JOB_COLUMNS, columns, job_of, json_text, unnest
 
 _NAMES = tuple(Batch.__dataclass_fields__)
@@ -165,6 +166,14 @@ SELECT 1 FROM batches WHERE id = %(id)s AND feeder = %(feeder)s AND status = %(s
 _DROP_PARTS = "DELETE FROM batch_parts WHERE batch = %(id)s"
 
 _STATES = "SELECT id, state, coalesce(octet_length(result), 0) FROM jobs WHERE id = ANY(%(ids)s::uuid[])"
+
+_CANCEL_JOBS = f"""
+UPDATE jobs SET state = 'cancelled', error = NULL, finished_at = now(), version = version + 1, lease_until = NULL,
+  expires_at = now() + make_interval(secs => retention_s)
+WHERE id IN (
+  SELECT id FROM jobs WHERE id = ANY(%(ids)s::uuid[]) AND {before(Event.CANCEL)} ORDER BY id FOR NO KEY UPDATE
+) RETURNING id
+"""
 
 _ENDED = f"SELECT result, {JOB_COLUMNS} FROM jobs WHERE id = ANY(%(ids)s::uuid[])"
 
@@ -330,6 +339,11 @@ def end(
 def job_states(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, tuple[State, int]]:
     """The states of jobs, and how many bytes their results have. Those without a row are not in the answer."""
     return {id_: (State(state), size) for id_, state, size in conn.exec_driver_sql(_STATES, {"ids": list(ids)})}
+
+
+def cancel_jobs(conn: Connection, ids: Sequence[UUID]) -> list[UUID]:
+    """Cancel those of these jobs that are open; which they were."""
+    return [row[0] for row in conn.exec_driver_sql(_CANCEL_JOBS, {"ids": list(ids)})]
 
 
 def ended_jobs(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, tuple[Job, bytes | None]]:

@@ -106,7 +106,7 @@ class Running:
         self.client = httpx.Client(base_url=stack.url, timeout=60.0)
 
     def part(self, name: str) -> Part:
-        """valkey, postgres, api, cpu, chores, beat, flower; api2 and so on after `add_api`."""
+        """valkey, postgres, api, cpu, chores, beat, feeder, flower; api2 and so on after `add_api`."""
         return Part(self.stack.piece(name))
 
     @property

@@ -87,7 +87,18 @@ def test_the_file_obeys_the_compose_specification(compose: dict[str, Any]) -> No
 
 
 def test_the_same_pieces_run_as_in_the_embedded_stack(services: dict[str, Service]) -> None:
-    expected = {"postgres", "valkey", "migrate", "api", "worker-cpu", "worker-gpu", "chores", "beat", "flower"}
+    expected = {
+        "postgres",
+        "valkey",
+        "migrate",
+        "api",
+        "worker-cpu",
+        "worker-gpu",
+        "chores",
+        "feeder",
+        "beat",
+        "flower",
+    }
     assert set(services) == expected
 
 
@@ -165,7 +176,7 @@ def test_no_service_is_root_or_may_become_it(services: dict[str, Service]) -> No
 
 def test_what_uses_the_database_waits_for_the_migration(ours: dict[str, Service]) -> None:
     assert ours["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
-    for name in {"api", "worker-cpu", "worker-gpu", "chores"}:
+    for name in {"api", "worker-cpu", "worker-gpu", "chores", "feeder"}:
         assert ours[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}, name
 
 

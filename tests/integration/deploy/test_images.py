@@ -196,7 +196,7 @@ def test_the_api_image_holds_no_torch_and_no_model_library(api_image: Path) -> N
 def test_the_command_runs_and_lists_what_the_containers_start(api_image: Path) -> None:
     done = subprocess.run([api_image.parent / "roost", "--help"], cwd="/", capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    for command in ("api", "worker", "chores", "beat", "flower", "migrate"):
+    for command in ("api", "worker", "chores", "beat", "feeder", "flower", "migrate"):
         assert re.search(rf"^\s+{command}\b", done.stdout, re.MULTILINE), command
 
 

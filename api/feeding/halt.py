@@ -1,0 +1,29 @@
+"""Why the work on a batch must end before its lines do, told to all who work on it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from api.feeding.shaping import Stop
+
+
+class Halt:
+    """`stop` is None while work goes on. It is set once, and ends every sleep."""
+
+    def __init__(self) -> None:
+        self.stop: Stop | None = None
+        self._event = asyncio.Event()
+
+    def set(self, stop: Stop) -> None:
+        """No more lines are to be done."""
+        if self.stop is None:
+            self.stop = stop
+            self._event.set()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep so long, or until the work must end."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        except TimeoutError:
+            return

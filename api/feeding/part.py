@@ -1,0 +1,196 @@
+"""One part of a batch: its lines become jobs, and how these ended becomes lines of the output and the error file.
+
+All of it may be done again after a death: a line's job has always the same id, so it is found and not run twice, and
+nothing of the part is in any file until the one transaction that ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from api.answers import End
+from api.body import OFF_LOOP_BYTES
+from api.compat.calls import ended
+from api.compat.dialect import UNEXPECTED, Failure
+from api.compat.endpoints import Endpoint
+from api.compat.failures import renamed
+from api.door import admit
+from api.feeding import shaping
+from api.feeding.halt import Halt
+from api.feeding.services import Feeding
+from api.feeding.shaping import Shaped, Stop
+from api.sinks import Sink, sinks
+from catalog.errors import RoostError
+from tasks.batches import Batch, Part, Tally, line_job
+from tasks.errors import BrokerUnavailable, Overloaded, StoreUnavailable
+from tasks.jobs import Job, State
+from tasks.lines import Line, Rules, read_line, split
+from tasks.messages import Submission
+from tasks.store import batches as store
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.1
+"""How often it is looked which jobs of a part have ended."""
+
+RETRY_S = 1.0
+"""How soon a line is offered again that could not be taken in just now."""
+
+GROUP_BYTES = 8 * 2**20
+"""Results read at once, unless one alone is larger."""
+
+BUSY = (Overloaded, StoreUnavailable, BrokerUnavailable)
+
+Found = Mapping[UUID, tuple[Job, bytes | None]]
+
+
+@dataclass(slots=True)
+class Progress:
+    """How many lines of a part have ended so far."""
+
+    completed: int = 0
+    failed: int = 0
+
+
+@dataclass(slots=True)
+class PartRun:
+    """The work on one part. `again`: some of its lines may have jobs already."""
+
+    it: Feeding
+    batch: Batch
+    feeder: str
+    part: Part
+    endpoint: Endpoint
+    input: str
+    again: bool
+    halt: Halt
+    progress: Progress = field(default_factory=Progress)
+    faults: dict[int, Failure] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Do it. Raises LeaseLost, StoreUnavailable, or OSError when a blob cannot be had."""
+        lines = await asyncio.to_thread(self._read)
+        if self.halt.stop is None:
+            await self._feed(lines)
+        sizes = await self._wait([self._id(line) for line in lines if line.number not in self.faults])
+        done = await self._collect(lines, sizes)
+        ids = [self._id(line) for line in lines]
+        await self.it.database.run(store.finish_part, self.batch.id, self.feeder, done, ids)
+
+    def _id(self, line: Line) -> UUID:
+        return line_job(self.batch.id, line.number)
+
+    def _read(self) -> list[Line]:
+        part, longest = self.part, self.it.settings.max_body_bytes
+        rules = Rules(self.batch.endpoint, self.part.lines, longest)
+        chunks = self.it.blobs.chunks(self.input, part.start, part.size)
+        raws = split(chunks, longest, number=part.first_line, start=part.start)
+        return [read_line(raw, rules) for raw in raws if not raw.blank]
+
+    async def _feed(self, lines: Sequence[Line]) -> None:
+        """Give each line its job; what is wrong with one is its fault."""
+        async with asyncio.TaskGroup() as puts:
+            for line in lines:
+                job = await self._admitted(line)
+                if job is not None:
+                    puts.create_task(self._put(job))
+                if self.halt.stop is not None:
+                    return
+
+    async def _admitted(self, line: Line) -> Submission | None:
+        names: Mapping[str, str] = {}
+        while self.halt.stop is None:
+            try:
+                asked = shaping.asked_for(self.batch, self.endpoint, line)
+                names = asked.names
+                job = await admit(self.it, asked.raw, large=self.part.size > OFF_LOOP_BYTES * self.part.lines)
+                return shaping.as_line(job, self.batch, line.number)
+            except BUSY:
+                await self.halt.sleep(RETRY_S)
+            except RoostError as error:
+                self.faults[line.number] = Failure.of(renamed(error, names))
+                return None
+            except Exception:
+                log.exception("line %d of batch %s could not be read", line.number, self.batch.id)
+                self.faults[line.number] = UNEXPECTED
+                return None
+        return None
+
+    async def _put(self, job: Submission) -> None:
+        again = self.again
+        while self.halt.stop is None:
+            try:
+                await (self.it.submitter.keep(job) if again else self.it.submitter.accept(job))
+            except BUSY:
+                again = True
+                await self.halt.sleep(RETRY_S)
+            else:
+                return
+
+    async def _wait(self, ids: Sequence[UUID]) -> Mapping[UUID, int]:
+        """Wait until all these jobs have ended, or end them; how large the result of each is."""
+        while True:
+            states = await self.it.database.run(store.job_states, ids)
+            succeeded = sum(state is State.SUCCEEDED for state, _ in states.values())
+            ended_ = sum(state.final for state, _ in states.values())
+            self.progress.completed, self.progress.failed = succeeded, ended_ - succeeded + len(self.faults)
+            if ended_ == len(states):
+                return {id_: size for id_, (_, size) in states.items()}
+            if self.halt.stop is not None:
+                for id_ in await self.it.database.run(store.cancel_jobs, ids):
+                    self.it.submitter.forget(id_)
+            else:
+                await self.halt.sleep(POLL_S)
+
+    async def _collect(self, lines: Sequence[Line], sizes: Mapping[UUID, int]) -> store.DonePart:
+        total = Tally()
+        async with sinks(self.it.blobs, self.batch.folder, self.batch.folder) as (output, errors):
+            for group in self._groups(lines, sizes):
+                found = await self.it.database.run(store.ended_jobs, [self._id(line) for line in group])
+                total += await asyncio.to_thread(self._write, group, found, output, errors)
+        return store.DonePart(self.part.part, total, output.key, errors.key)
+
+    def _groups(self, lines: Sequence[Line], sizes: Mapping[UUID, int]) -> Iterator[list[Line]]:
+        group: list[Line] = []
+        held = 0
+        for line in lines:
+            size = sizes.get(self._id(line), 0)
+            if group and held + size > GROUP_BYTES:
+                yield group
+                group, held = [], 0
+            group.append(line)
+            held += size
+        if group:
+            yield group
+
+    def _write(self, lines: Sequence[Line], found: Found, output: Sink, errors: Sink) -> Tally:
+        total = Tally()
+        for line in lines:
+            job, result = found.get(self._id(line), (None, None))
+            shaped = self._shaped(line, job, result)
+            (output if shaped.ok else errors).write(shaped.data)
+            total += Tally.of(succeeded=shaped.ok, usage=None if job is None else job.usage)
+        return total
+
+    def _shaped(self, line: Line, job: Job | None, result: bytes | None) -> Shaped:
+        if (fault := self.faults.get(line.number)) is not None:
+            return shaping.failed(self.batch, line, fault)
+        if job is None:
+            stop = self.halt.stop
+            return shaping.unexpected(self.batch, line) if stop is None else shaping.stopped(self.batch, line, stop)
+        if job.state is State.CANCELLED and self.halt.stop is not None:
+            return shaping.stopped(self.batch, line, self.halt.stop)
+        if job.state is State.EXPIRED and job.deadline_at is not None and job.deadline_at >= self.batch.expires_at:
+            return shaping.stopped(self.batch, line, Stop.EXPIRED)
+        try:
+            return shaping.succeeded(self.batch, line, self.endpoint, ended(self.it, End(job, result)))
+        except RoostError as error:
+            names = shaping.asked_for(self.batch, self.endpoint, line).names
+            return shaping.failed(self.batch, line, Failure.of(renamed(error, names)))
+        except Exception:
+            log.exception("the reply of line %d of batch %s could not be made", line.number, self.batch.id)
+            return shaping.unexpected(self.batch, line)

@@ -1,0 +1,271 @@
+"""One batch, from where it stands to its end. Whoever takes it up after a death goes on here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from api.compat.batchable import ENDPOINTS
+from api.feeding import shaping
+from api.feeding.halt import Halt
+from api.feeding.part import PartRun, Progress
+from api.feeding.services import Feeding
+from api.feeding.shaping import Stop
+from api.sinks import Sink, sinks
+from tasks.batches import PREFIX, Batch, Part, Status, Tally, final_status
+from tasks.errors import TaskError
+from tasks.files import OUTPUT, FileNotFound, StoredFile, shown_id
+from tasks.lines import Checked, Fault, Rules, check, read_line, split
+from tasks.prepare import job_id
+from tasks.store import batches as store
+from tasks.store import files
+
+log = logging.getLogger(__name__)
+
+TEND_S = 0.5
+"""How often the lease is renewed, the counts are told, and it is looked whether the batch was cancelled."""
+
+PAGE = 64
+"""Parts that are read from the database at once."""
+
+FILES = "files"
+"""The folder of files in the blob store; parts of batches have folders of their own."""
+
+
+class Window:
+    """How many lines this process has in flight, over all its batches."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken = 0
+
+    def take(self, lines: int, *, anyhow: bool) -> bool:
+        """Make room for so many lines; False when there is none. `anyhow` takes it all the same."""
+        if not anyhow and self._taken + lines > self._most:
+            return False
+        self._taken += lines
+        return True
+
+    def give(self, lines: int) -> None:
+        """These have ended."""
+        self._taken -= lines
+
+
+class Broken(Exception):
+    """The batch cannot be worked through; says why."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+@dataclass(slots=True)
+class BatchRun:
+    """The work on a batch under the lease that `feeder` names."""
+
+    it: Feeding
+    batch: Batch
+    feeder: str
+    window: Window
+    halt: Halt = field(default_factory=Halt)
+    done: Tally = field(default_factory=Tally)
+    live: dict[int, Progress] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Do it to the end. Raises LeaseLost, TaskError or OSError when it cannot be done just now."""
+        work = asyncio.create_task(self._work(), name=f"batch {self.batch.id}")
+        tending = asyncio.create_task(self._tend(), name=f"lease of batch {self.batch.id}")
+        try:
+            await asyncio.wait([work, tending], return_when=asyncio.FIRST_COMPLETED)
+            if tending.done():
+                tending.result()
+            await work
+        finally:
+            for task in (work, tending):
+                task.cancel()
+            await asyncio.gather(work, tending, return_exceptions=True)
+
+    async def fail(self, fault: Fault) -> None:
+        """End the batch without files. Raises LeaseLost."""
+        await self._end(Status.FAILED, [fault])
+
+    async def _tend(self) -> None:
+        """Keep the lease until it is lost, and see whether the work must end."""
+        while True:
+            completed = self.done.completed + sum(part.completed for part in self.live.values())
+            failed = self.done.failed + sum(part.failed for part in self.live.values())
+            try:
+                status = await self.it.database.run(
+                    store.tend, self.batch.id, self.feeder, self.it.settings.job_lease_s, completed, failed
+                )
+            except TaskError as error:
+                log.warning("batch %s: %s", self.batch.id, error.message)
+            else:
+                if status is Status.CANCELLING:
+                    self.halt.set(Stop.CANCELLED)
+            if self._now() >= self.batch.expires_at:
+                self.halt.set(Stop.EXPIRED)
+            await asyncio.sleep(TEND_S)
+
+    async def _work(self) -> None:
+        try:
+            if self.batch.in_progress_at is None and not await self._validated():
+                return
+            self.done = await self.it.database.run(store.tally, self.batch.id)
+            if self.batch.finalizing_at is None:
+                await self._parts()
+            await self._finish()
+        except Broken as error:
+            await self.fail(error.fault)
+
+    async def _validated(self) -> bool:
+        """Whether there is work to do; when not, the batch has ended."""
+        if self.batch.status is Status.CANCELLING:
+            await self._end(Status.CANCELLED)
+            return False
+        blob = await self._input()
+        settings = self.it.settings
+        rules = Rules(self.batch.endpoint, settings.max_batch_lines, settings.max_body_bytes)
+        found = await asyncio.to_thread(self._check, blob, rules)
+        if self.halt.stop is not None:
+            await self._end(Status.CANCELLED if self.halt.stop is Stop.CANCELLED else Status.EXPIRED)
+            return False
+        if found.faults:
+            await self._end(Status.FAILED, found.faults)
+            return False
+        self.batch = await self.it.database.run(store.begin, self.batch.id, self.feeder, found.parts, found.model)
+        return True
+
+    def _check(self, blob: str, rules: Rules) -> Checked:
+        return check(lambda: self._until_halt(self.it.blobs.chunks(blob)), rules)
+
+    def _until_halt(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            if self.halt.stop is not None:
+                return
+            yield chunk
+
+    async def _input(self) -> str:
+        try:
+            return (await self.it.database.run(files.get, self.batch.input_file, self.batch.caller)).blob
+        except FileNotFound:
+            raise Broken(Fault("input_missing", "The input file is gone.", param="input_file_id")) from None
+
+    async def _parts(self) -> None:
+        """Work through all parts that are not done, some at once; when the work must end, end the rest."""
+        blob = await self._input()
+        fed, after, more = self.batch.fed, -1, True
+        waiting: deque[Part] = deque()
+        running: dict[asyncio.Task[None], Part] = {}
+        try:
+            while True:
+                if more and len(waiting) < PAGE // 2:
+                    page = await self.it.database.run(store.open_parts, self.batch.id, after, PAGE)
+                    waiting.extend(page)
+                    more = len(page) == PAGE
+                    after = page[-1].part if page else after
+                while waiting and not self._ends_at(waiting[0], fed):
+                    if not self.window.take(waiting[0].lines, anyhow=not running):
+                        break
+                    part = waiting.popleft()
+                    again = part.part < fed
+                    if not again:
+                        fed = part.part + 1
+                        await self.it.database.run(store.fed, self.batch.id, self.feeder, fed)
+                    running[self._begin(part, blob, again=again)] = part
+                if not running:
+                    break
+                ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in ended:
+                    self._ended(task, running.pop(task))
+        finally:
+            for task, part in running.items():
+                task.cancel()
+                self.window.give(part.lines)
+            await asyncio.gather(*running, return_exceptions=True)
+        if waiting and self.halt.stop is not None:
+            await self._end_rest(waiting[0], blob, self.halt.stop)
+
+    def _ends_at(self, part: Part, fed: int) -> bool:
+        """Whether this part and all after it are not begun any more."""
+        return self.halt.stop is not None and part.part >= fed
+
+    def _begin(self, part: Part, blob: str, *, again: bool) -> asyncio.Task[None]:
+        endpoint = ENDPOINTS.get(self.batch.endpoint)
+        if endpoint is None:
+            raise Broken(Fault("invalid_endpoint", "This server does not have the endpoint any more."))
+        run = PartRun(self.it, self.batch, self.feeder, part, endpoint, blob, again, self.halt)
+        self.live[part.part] = run.progress
+        return asyncio.create_task(run.run(), name=f"part {part.part} of batch {self.batch.id}")
+
+    def _ended(self, task: asyncio.Task[None], part: Part) -> None:
+        self.window.give(part.lines)
+        last = self.live.pop(part.part)
+        task.result()
+        self.done += Tally(last.completed, part.lines - last.completed)
+
+    async def _end_rest(self, first: Part, blob: str, stop: Stop) -> None:
+        """List all lines from this part on as not done; none of them has a job."""
+        async with sinks(self.it.blobs, self.batch.folder) as (errors,):
+            await asyncio.to_thread(self._write_rest, first, blob, stop, errors)
+        done = store.DonePart(first.part, Tally(failed=first.lines), None, errors.key)
+        await self.it.database.run(store.finish_part, self.batch.id, self.feeder, done, [], rest=True)
+
+    def _write_rest(self, first: Part, blob: str, stop: Stop, errors: Sink) -> None:
+        longest = self.it.settings.max_body_bytes
+        rules = Rules(self.batch.endpoint, self.batch.total, longest)
+        chunks = self.it.blobs.chunks(blob, first.start)
+        for raw in split(chunks, longest, number=first.first_line, start=first.start):
+            if not raw.blank:
+                errors.write(shaping.stopped(self.batch, read_line(raw, rules), stop).data)
+
+    async def _finish(self) -> None:
+        """Put the parts' lines together into files."""
+        self.batch = batch = await self.it.database.run(store.finalize, self.batch.id, self.feeder)
+        blobs = await self.it.database.run(store.part_blobs, batch.id)
+        tally = await self.it.database.run(store.tally, batch.id)
+        async with sinks(self.it.blobs, FILES, FILES) as (output, errors):
+            await asyncio.to_thread(output.copy, [key for key, _ in blobs if key is not None])
+            await asyncio.to_thread(errors.copy, [key for _, key in blobs if key is not None])
+        late = batch.finalizing_at is not None and batch.finalizing_at >= batch.expires_at
+        status = final_status(batch.status, late=late, succeeded=tally.completed)
+        faults = [Fault("all_lines_failed", "No line succeeded; the error file says why of each.")]
+        await self._end(status, faults if status is Status.FAILED else (), output, errors)
+
+    async def _end(
+        self, status: Status, faults: Sequence[Fault] = (), output: Sink | None = None, errors: Sink | None = None
+    ) -> None:
+        await self.it.database.run(
+            store.end,
+            self.batch.id,
+            self.feeder,
+            status,
+            errors=[fault.as_data() for fault in faults] or None,
+            output=self._file(output, "output"),
+            failures=self._file(errors, "error"),
+        )
+        with suppress(OSError):
+            await asyncio.to_thread(self.it.blobs.delete_folder, self.batch.folder)
+
+    def _file(self, sink: Sink | None, kind: str) -> StoredFile | None:
+        if sink is None or sink.key is None:
+            return None
+        now = self._now()
+        return StoredFile(
+            id=job_id(now.timestamp()),
+            caller=self.batch.caller,
+            filename=f"{shown_id(PREFIX, self.batch.id)}_{kind}.jsonl",
+            purpose=OUTPUT,
+            bytes=sink.size,
+            blob=sink.key,
+            created_at=now,
+            expires_at=now + timedelta(seconds=self.batch.output_expires_s),
+        )
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self.it.clock(), UTC)
