@@ -6,6 +6,7 @@ from tests.bench.case import Case, Study
 from tests.bench.cases import (
     accepted,
     cold,
+    dialects,
     documents,
     embeddings,
     fairness,
@@ -25,6 +26,7 @@ from tests.bench.cases import (
 CASES: tuple[Case, ...] = (
     cold.CASE,
     overhead.CASE,
+    dialects.CASE,
     sync.CASE,
     wake.CASE,
     accepted.CASE,
