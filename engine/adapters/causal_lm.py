@@ -75,4 +75,8 @@ class CausalLmAdapter(GenerationAdapter):
         if isinstance(turns, ItemRejected):
             return turns
         rendered = self._chat.render(turns, options)
-        return rendered if isinstance(rendered, ItemRejected) else Prompt(self._chat.ids(rendered))
+        return (
+            rendered
+            if isinstance(rendered, ItemRejected)
+            else Prompt(self._chat.ids(rendered), opening=rendered.opening)
+        )

@@ -90,7 +90,7 @@ class VisionLanguageAdapter(GenerationAdapter):
         if isinstance(rendered, ItemRejected):
             return rendered
         if not images:
-            return Prompt(self._plain_ids(rendered))
+            return Prompt(self._plain_ids(rendered), opening=rendered.opening)
         self._guarded.mark = rendered.mark
         try:
             found = self._processor(
@@ -105,7 +105,7 @@ class VisionLanguageAdapter(GenerationAdapter):
         finally:
             self._guarded.mark = ""
         beside = {name: value for name, value in found.items() if name not in ("input_ids", "attention_mask")}
-        return Prompt(found["input_ids"][0].tolist(), beside)
+        return Prompt(found["input_ids"][0].tolist(), beside, rendered.opening)
 
     def _plain_ids(self, rendered: Rendered) -> list[int]:
         self._guarded.mark = rendered.mark

@@ -22,6 +22,7 @@ from engine.errors import DeviceLost, EngineError, ItemRejected, LoadFailed, Loa
 from engine.failures import load_failure
 from engine.generation.chat import Chat, conversation, flattened
 from engine.generation.lora import lora_folder, slot_bytes
+from engine.generation.sequences import Prompt
 from engine.generation.vocabulary import Vocabulary
 from engine.readings import text_of
 from engine.torch_adapter import FLOAT_BYTES
@@ -49,9 +50,10 @@ class VllmOptions(LoadOptions):
 class _Asked(TokenSequence):
     """A sequence with its request, once it was sent (`sent`), and how it ended, once it has."""
 
-    def __init__(self, entry: Entry, ids: list[int], most: int, number: int, lora: Path | None) -> None:
-        super().__init__(entry, len(ids), most)
-        self.ids = ids
+    def __init__(self, entry: Entry, prompt: Prompt, most: int, number: int, lora: Path | None) -> None:
+        super().__init__(entry, len(prompt.ids), most)
+        self.ids = prompt.ids
+        self.opening = prompt.opening
         self.request = str(number)
         self.lora = lora
         self.sent = False
@@ -135,9 +137,10 @@ class VllmAdapter(StepAdapter):
     def join(self, entry: Entry) -> TokenSequence | EngineError:
         """The item's prompt as tokens, its LoRA fetched. vLLM hears of it when it is to read it."""
         options: GenerateOptions = entry.work.options
-        ids = self._prompt(entry, options)
-        if isinstance(ids, ItemRejected):
-            return ids
+        prompt = self._prompt(entry, options)
+        if isinstance(prompt, ItemRejected):
+            return prompt
+        ids = prompt.ids
         if not ids:
             return ItemRejected("The prompt is empty.")
         room = self.spec.max_length - len(ids)
@@ -147,7 +150,7 @@ class VllmAdapter(StepAdapter):
             lora = options.lora and lora_folder(options.lora, self.spec.loras[options.lora], fetch=True)
         except EngineError as error:
             return error
-        return _Asked(entry, ids, min(options.most(self.spec), room), next(self._numbers), lora or None)
+        return _Asked(entry, prompt, min(options.most(self.spec), room), next(self._numbers), lora or None)
 
     def step(self, parts: Sequence[Part]) -> Sequence[Outcome | None]:
         """Send what is to be read, then hear what has come, also of sequences that have no part in this step."""
@@ -197,15 +200,16 @@ class VllmAdapter(StepAdapter):
             return
         (said,) = told.outputs
         sequence.made = len(said.token_ids)
-        if len(said.text) > len(sequence.said):
-            sequence.said = said.text
+        text = sequence.opening + said.text
+        if len(text) > len(sequence.said):
+            sequence.said = text
         if not told.finished:
             return
         del self._going[sequence.request]
         if said.finish_reason not in ("stop", "length"):
             sequence.outcome = ModelFailed(f"vLLM ended the text: {said.finish_reason}.")
             return
-        fields: dict[str, Any] = {"text": said.text, "finish_reason": said.finish_reason}
+        fields: dict[str, Any] = {"text": text, "finish_reason": said.finish_reason}
         if sequence.options.logprobs:
             # A stop text may have taken tokens back.
             pairs = zip(said.token_ids, said.logprobs or (), strict=False)
@@ -223,14 +227,14 @@ class VllmAdapter(StepAdapter):
         raw = Vocabulary(self._tokenizer.backend_tokenizer, 0, ()).bytes_of(token)
         return {"token": raw.decode("utf-8", "replace"), "logprob": max(float(logprob), -9999.0), "bytes": list(raw)}
 
-    def _prompt(self, entry: Entry, options: GenerateOptions) -> list[int] | ItemRejected:
+    def _prompt(self, entry: Entry, options: GenerateOptions) -> Prompt | ItemRejected:
         if self._chat is None:
             raise RuntimeError("join before load")
         payload = entry.item.payload
         templated = getattr(self._tokenizer, "chat_template", None) is not None
         if "messages" not in payload and (options.raw or not templated):
             text = text_of(payload)
-            return text if isinstance(text, ItemRejected) else self._chat.raw(text)
+            return text if isinstance(text, ItemRejected) else Prompt(self._chat.raw(text))
         if not templated:
             return ItemRejected("This model has no chat template: send a text.", param="messages")
         if options.raw:
@@ -238,7 +242,9 @@ class VllmAdapter(StepAdapter):
         messages = conversation(payload)
         turns = messages if isinstance(messages, ItemRejected) else flattened(messages)
         rendered = turns if isinstance(turns, ItemRejected) else self._chat.render(turns, options)
-        return rendered if isinstance(rendered, ItemRejected) else self._chat.ids(rendered)
+        if isinstance(rendered, ItemRejected):
+            return rendered
+        return Prompt(self._chat.ids(rendered), opening=rendered.opening if options.grammar is None else "")
 
     def _read_tokenizer(self) -> None:
         from transformers import AutoTokenizer

@@ -170,7 +170,7 @@ class GenerationAdapter(LibraryAdapter, StepAdapter):
             most,
             memory=Memory(SequenceCache(len(prompt.ids) + most)),
             sampler=Sampler(options, prompt.ids, vocabulary.ends, entry.item.index),
-            telling=Telling(vocabulary.decode, options.stops),
+            telling=Telling(vocabulary.decode, options.stops, prompt.opening if options.grammar is None else ""),
             lock=lock,
             read_lora=read,
         )

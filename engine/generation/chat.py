@@ -18,6 +18,9 @@ from catalog.tokenizer import PlainTokenizer
 from engine.errors import ItemRejected
 from engine.readings import text_of
 
+_THOUGHT = re.compile(r"<think>\s*\Z")
+"""How templates of models that think aloud may end a prompt."""
+
 _MARKS = (*map(chr, range(0xE000, 0xE010)),)
 """Signs of nobody's use; one that no text of the prompt has marks the literals in it."""
 
@@ -28,6 +31,12 @@ class Rendered:
 
     text: str
     mark: str = ""
+
+    @property
+    def opening(self) -> str:
+        """What the template has said of the answer already: that a thought begins. Empty where it has not."""
+        found = _THOUGHT.search(self.text)
+        return found[0] if found else ""
 
 
 class Chat:

@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt's tokens, and what else the model reads with them, such as an image's pixels."""
+    """A prompt's tokens, and what else the model reads with them, such as an image's pixels.
+
+    `opening` is the end of the prompt that is told as the beginning of the text.
+    """
 
     ids: list[int]
     beside: Mapping[str, Any] = field(default_factory=dict)
+    opening: str = ""
 
 
 class GeneratedSequence(TokenSequence):

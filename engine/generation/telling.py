@@ -12,14 +12,15 @@ _PENDING = 3
 class Telling:
     """The text of one sequence. `said` only grows; `text` is what is known, and ends before a stop text."""
 
-    def __init__(self, decode: Callable[[list[int]], str], stops: Sequence[str] = ()) -> None:
-        """`decode` gives the text of some tokens, control tokens left out."""
+    def __init__(self, decode: Callable[[list[int]], str], stops: Sequence[str] = (), opening: str = "") -> None:
+        """`decode` gives the text of some tokens, control tokens left out. The text begins with `opening`."""
         self._decode = decode
         self._stops = tuple(stops)
         self._longest = max(map(len, self._stops), default=0)
         self._ids: list[int] = []
         self._from = self._clean = self._shown = 0
-        self.text = ""
+        self._opened = len(opening)
+        self.text = opening
         self.stopped = False
 
     def add(self, token: int) -> bool:
@@ -33,7 +34,7 @@ class Telling:
             before = len(self.text)
             self.text += stable[self._shown :]
             self._shown = len(stable)
-            self._look(max(0, before - self._longest + 1))
+            self._look(max(self._opened, before - self._longest + 1))
         if stable == window:
             self._from, self._clean = self._clean, len(self._ids)
             self._shown = len(self._decode(self._ids[self._from :]))
@@ -44,7 +45,7 @@ class Telling:
         """The text that will not change: what might be the beginning of a stop text is held back."""
         if self.stopped:
             return self.text
-        for length in range(min(self._longest - 1, len(self.text)), 0, -1):
+        for length in range(min(self._longest - 1, len(self.text) - self._opened), 0, -1):
             tail = self.text[-length:]
             if any(stop.startswith(tail) for stop in self._stops):
                 return self.text[:-length]

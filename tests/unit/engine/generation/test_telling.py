@@ -61,3 +61,10 @@ def test_whatever_comes_is_said_once_and_never_taken_back(raw: bytes, stops: lis
         assert len(telling.text) == min(found)
     else:
         assert len(whole) - len(telling.text) <= 3
+
+
+def test_a_text_begins_with_what_the_prompt_said_of_it_and_no_stop_is_looked_for_there() -> None:
+    assert told(Telling(decode, ["<think>", "k>a"], "<think>"), list(b"abc")) == ["<think>a", "<think>ab", "<think>abc"]
+    telling = Telling(decode, ["bc"], "<b")
+    assert told(telling, list(b"abc")) == ["<ba", "<ba", "<ba"]
+    assert telling.stopped
