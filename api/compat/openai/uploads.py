@@ -135,6 +135,8 @@ async def _raw(request: Request, upload: Upload, limit: int) -> AsyncIterator[by
 
 async def _form(request: Request, upload: Upload, limit: int) -> AsyncIterator[bytes]:
     """The bytes of the part `file`; the other parts are its fields."""
+    for name in request.query_params:
+        raise InvalidRequest(f"{name[:100]!r} is in the URL; send it as a field of the form.", param=name[:200])
     part, value = Part(""), b""
     async for one in parts(request, limit + FORM_BYTES):
         if isinstance(one, bytes):

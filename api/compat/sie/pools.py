@@ -52,12 +52,16 @@ class PoolRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Kept in lower case")]
-    gpus: Annotated[Kinds, Field(description="The pool is `pending` until so many workers of each kind live")] = {}
-    minimum_worker_count: Annotated[Count, Field(description="The pool is `pending` until so many workers live")] = 0
-    pinned_models: Annotated[Names, Field(description="Refused for those that the catalog does not pin")] = []
+    gpus: Annotated[
+        Kinds | None, Field(description="The pool is `pending` until so many workers of each kind live")
+    ] = None
+    minimum_worker_count: Annotated[
+        Count | None, Field(description="The pool is `pending` until so many workers live")
+    ] = None
+    pinned_models: Annotated[Names | None, Field(description="Refused for those that the catalog does not pin")] = None
     bundle: Annotated[Literal["default"] | None, Field(description="There is one: all workers serve all models")] = None
     queue_pool: Annotated[Literal["default"] | None, Field(description="There is one")] = None
-    gpu_caps: Annotated[Kinds, Field(description="Refused: no worker can be kept from a job")] = {}
+    gpu_caps: Annotated[Kinds | None, Field(description="Refused: no worker can be kept from a job")] = None
 
 
 class PoolSpec(Reply):
@@ -147,16 +151,17 @@ async def create(request: Request) -> Response:
     it = services(request)
     body = await read_body(request, MAX_BODY_BYTES)
     asked = read_pool(body.value)
-    await _check_pinned(it, asked.pinned_models)
+    pinned = asked.pinned_models or []
+    await _check_pinned(it, pinned)
     store, now, name = PoolStore(it.redis), it.clock(), asked.name.lower()
     before = await store.get(name)
     pool = Pool(
         name=name,
         created=now if before is None else before.created,
         renewed=now,
-        gpus={kind.lower(): count for kind, count in asked.gpus.items()},
-        minimum_workers=asked.minimum_worker_count,
-        pinned_models=tuple(asked.pinned_models),
+        gpus={kind.lower(): count for kind, count in (asked.gpus or {}).items()},
+        minimum_workers=asked.minimum_worker_count or 0,
+        pinned_models=tuple(pinned),
     )
     await store.put(pool)
     return _reply(pool_object(pool, await it.presence.live()), 201 if before is None else 200)
@@ -235,7 +240,7 @@ def read_pool(raw: object) -> PoolRequest:
     if not isinstance(raw, Mapping):
         raise InvalidRequest("The body must be a JSON object.")
     try:
-        asked = PoolRequest.model_validate({name: value for name, value in raw.items() if value is not None})
+        asked = PoolRequest.model_validate(raw)
     except ValidationError as error:
         raise explain(error.errors(include_url=False), PoolRequest) from None
     if asked.gpu_caps:
