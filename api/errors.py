@@ -45,6 +45,7 @@ STATUS: Mapping[str, int] = {
     "pool_not_found": 404,
     "result_not_found": 404,
     "job_not_terminal": 409,
+    "job_has_no_plan": 409,
     "ambiguous_model": 422,
     "model_not_allowed": 403,
     "model_not_served": 422,
@@ -141,8 +142,9 @@ def error_response(error: RoostError, *, job_id: str | None = None) -> Response:
     )
 
 
-def _plain(code: str, message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+def _plain(code: str, message: str, status: int, headers: Mapping[str, str] | None = None, **more: str) -> Response:
     body = envelope({"code": code, "message": message})
+    body["error"].update(more)
     return Response(
         orjson.dumps(body),
         status_code=status,
@@ -160,13 +162,18 @@ async def _on_validation(request: Request, error: RequestValidationError) -> Res
     return error_response(explain(found))
 
 
+_OPENAI_TYPE = "invalid_request_error"
+"""What a path that is not there has besides: clients of OpenAI's read it, and they may ask for any of its paths."""
+
+
 async def _on_http(request: Request, error: HTTPException) -> Response:
     """What the framework refuses by itself: an unknown path or method."""
     if error.status_code == 404:
-        return _plain("route_not_found", "There is no such path; GET /openapi.json lists them all.", 404)
+        said = "There is no such path; GET /openapi.json lists them all."
+        return _plain("route_not_found", said, 404, type=_OPENAI_TYPE)
     if error.status_code == 405:
         allow = ", ".join(_methods(request))
-        return _plain("method_not_allowed", f"This path takes {allow}.", 405, {"Allow": allow})
+        return _plain("method_not_allowed", f"This path takes {allow}.", 405, {"Allow": allow}, type=_OPENAI_TYPE)
     return _plain("invalid_request", str(error.detail), error.status_code, error.headers)
 
 

@@ -77,6 +77,12 @@ def test_a_body_that_is_no_object_is_told_in_the_envelope(stack: Any, content: b
     assert answer.json()["error"]["type"] == "invalid_request_error"
 
 
+def test_what_is_not_there_says_where_all_paths_are(clients: Both) -> None:
+    for error in clients.refused(lambda c: c.moderations.create(input="a"), openai.NotFoundError):
+        assert error.code == "route_not_found"
+        assert "/openapi.json" in error.message
+
+
 def test_the_client_tries_again_until_the_service_is_back(stack: Any) -> None:
     refused = threading.Event()
 

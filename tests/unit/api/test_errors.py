@@ -87,7 +87,8 @@ async def test_an_unexpected_error_tells_nothing_but_is_logged_whole(
 
 
 async def test_an_unknown_path_has_the_envelope(client: httpx.AsyncClient) -> None:
-    assert (await told(client, "/nowhere", 404))["code"] == "route_not_found"
+    error = await told(client, "/nowhere", 404)
+    assert (error["code"], error["type"]) == ("route_not_found", "invalid_request_error")
 
 
 async def test_a_wrong_method_has_the_envelope_and_names_all_right_ones(client: httpx.AsyncClient) -> None:
