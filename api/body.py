@@ -166,9 +166,8 @@ class Refusal(Response):
 
     def __init__(self, error: BodyTooLarge | BodyTimeout, plain: Response | None = None) -> None:
         plain = plain or error_response(error)
-        super().__init__(
-            plain.body, status_code=plain.status_code, media_type="application/json", headers={"connection": "close"}
-        )
+        kept = {name: value for name, value in plain.headers.items() if name != "content-length"}
+        super().__init__(plain.body, status_code=plain.status_code, headers={**kept, "connection": "close"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer, then throw away what still comes."""

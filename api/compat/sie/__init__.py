@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.compat.sie import health, pools
+from api.compat.sie import chunks, encode, extract, generate, health, jobs, pools, score
 
-routers: tuple[APIRouter, ...] = (health.router, pools.router)
+routers: tuple[APIRouter, ...] = (
+    encode.router,
+    score.router,
+    extract.router,
+    generate.router,
+    chunks.router,
+    jobs.router,
+    health.router,
+    pools.router,
+)

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.compat.dialect import Failure
+from api.errors import status_of
 from api.media import MSGPACK_NAMES, Media, dumps
 from api.routes import replies
 from api.schemas import Reply
@@ -22,6 +23,10 @@ _CODES: Mapping[str, tuple[int, str]] = {
     "limit_exceeded": (413, "INPUT_TOO_LONG"),
     "model_load_failed": (502, "MODEL_LOAD_FAILED"),
     "weights_unavailable": (502, "MODEL_LOAD_FAILED"),
+    "model_too_large": (502, "MODEL_LOAD_FAILED"),
+    # Not 504: its client would send the same work again.
+    "time_limit": (500, "INFERENCE_ERROR"),
+    "unsupported_field": (400, "unsupported_field"),
     "all_items_failed": (500, "INFERENCE_ERROR"),
     "internal": (500, "INFERENCE_ERROR"),
     "overloaded": (503, "QUEUE_FULL"),
@@ -34,6 +39,16 @@ _CODES: Mapping[str, tuple[int, str]] = {
 
 CODE_HEADER = "x-sie-error-code"
 
+_RETRY_AFTER_S: Mapping[str, str] = {"QUEUE_FULL": "1"}
+"""Where the peer's client is told to come back sooner or later than others."""
+
+_LOAD_CLASSES: Mapping[str, str] = {
+    "model_load_failed": "UNKNOWN",
+    "weights_unavailable": "NOT_FOUND",
+    "model_too_large": "OOM",
+}
+"""The peer's class of a failed load, as far as our code says it; the message says more."""
+
 
 class SieError(Reply):
     """Why something failed; `message` says what to do."""
@@ -41,6 +56,9 @@ class SieError(Reply):
     code: str
     message: str
     param: Annotated[str | None, Field(description="The field at fault")] = None
+    error_class: Annotated[str | None, Field(description="Of MODEL_LOAD_FAILED: such as `OOM` or `NOT_FOUND`")] = None
+    attempts: Annotated[int | None, Field(description="Of MODEL_LOAD_FAILED: workers that tried and failed")] = None
+    permanent: Annotated[bool | None, Field(description="Of MODEL_LOAD_FAILED: nothing tries again by itself")] = None
 
 
 class SieErrorReply(Reply):
@@ -58,19 +76,43 @@ def told(failure: Failure) -> tuple[int, str]:
     return failure.status, failure.code.upper()
 
 
+def code_of(code: str) -> str:
+    """The peer's code for one of ours."""
+    return told(Failure(code, "", None, False, status_of(code)))[1]
+
+
+def is_load(code: str) -> bool:
+    """Whether it is the error of a model that could not be loaded."""
+    return code in _LOAD_CLASSES
+
+
+def load_class(code: str) -> str:
+    """The peer's class of a failed load."""
+    return _LOAD_CLASSES.get(code, "UNKNOWN")
+
+
+def item_error(error: Mapping[str, Any]) -> dict[str, str]:
+    """The stored error of one item, in the peer's words."""
+    failure = Failure(error["code"], error["message"], None, error.get("retryable", False), status_of(error["code"]))
+    return {"code": told(failure)[1], "message": failure.message}
+
+
 def body_of(failure: Failure) -> dict[str, Any]:
     """The body of its reply."""
     return {"detail": {"code": told(failure)[1], "message": failure.message, "param": failure.param}}
 
 
-def render(request: Request, failure: Failure) -> Response:
-    """The reply, in msgpack where the caller accepts that and no JSON."""
+def render(request: Request, failure: Failure, more: Mapping[str, Any] | None = None) -> Response:
+    """The reply, in msgpack where the caller accepts that and no JSON. `more` goes into its `detail`."""
     status, code = told(failure)
     asked = request.headers.get("accept", "").partition(";")[0].strip().lower()
     media = Media.MSGPACK if asked in MSGPACK_NAMES else Media.JSON
-    return Response(
-        dumps(body_of(failure), media), status_code=status, media_type=media.value, headers={CODE_HEADER: code}
-    )
+    body = body_of(failure)
+    body["detail"] |= more or {}
+    headers = {CODE_HEADER: code}
+    if code in _RETRY_AFTER_S:
+        headers["retry-after"] = _RETRY_AFTER_S[code]
+    return Response(dumps(body, media), status_code=status, media_type=media.value, headers=headers)
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:

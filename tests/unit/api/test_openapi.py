@@ -21,7 +21,7 @@ def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]
     return [(path, verb, op) for path, verbs in document["paths"].items() for verb, op in verbs.items()]
 
 
-COMPATIBLE = {route.path for router in compat.routers for route in router.routes if isinstance(route, APIRoute)}
+COMPATIBLE = {route.path_format for router in compat.routers for route in router.routes if isinstance(route, APIRoute)}
 """Paths of other services' dialects, which their own tests know."""
 
 
