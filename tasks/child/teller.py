@@ -20,8 +20,10 @@ from tasks.notices import Piece
 
 log = logging.getLogger(__name__)
 
+WHOLE_FIRST_S = 0.05
 WHOLE_EVERY_S = 1.0
-"""A text that grows is told from its beginning this often."""
+"""A text that grows is told from its beginning after the first of these, then after twice as long each time, and in
+the end this often: whoever submits a job and then follows it misses its first words, and should not wait for them."""
 
 MOST_WHOLE = 256 * 1024
 """Characters up to which a text is told from its beginning. Who misses a part of a longer one gets it at the end."""
@@ -29,11 +31,12 @@ MOST_WHOLE = 256 * 1024
 
 @dataclass(slots=True)
 class _Text:
-    """One item's text so far, how much of it was told, and when it was last told whole."""
+    """One item's text so far, how much of it was told, when it was last told whole, and how soon it is again."""
 
     text: str
     told: int
     whole_at: float
+    every_s: float = WHOLE_FIRST_S
 
 
 class Teller:
@@ -98,8 +101,9 @@ class Teller:
         for work, index in self._grown:
             text = self._texts[work, index]
             start = text.told
-            if now - text.whole_at >= WHOLE_EVERY_S and len(text.text) <= MOST_WHOLE:
+            if now - text.whole_at >= text.every_s and len(text.text) <= MOST_WHOLE:
                 start, text.whole_at = 0, now
+                text.every_s = min(2 * text.every_s, WHOLE_EVERY_S)
             pieces.append(Piece(UUID(work), index, start, text.text[start:]))
             text.told = len(text.text)
         self._grown.clear()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from uuid import UUID
 
 import pytest
 import redis
 
 from engine.types import Piece as Made
-from tasks.child.teller import MOST_WHOLE, WHOLE_EVERY_S, Teller
+from tasks.child.teller import MOST_WHOLE, WHOLE_EVERY_S, WHOLE_FIRST_S, Teller
 from tasks.child.wakes import Wakes
 from tasks.notices import Piece
 
@@ -55,6 +56,19 @@ def test_a_text_is_told_from_its_beginning_now_and_then(teller: Teller, clock: C
     assert teller.due() == [Piece(JOB, 0, 0, "one two")]
     teller.put([made(7, "!")])
     assert teller.due() == [Piece(JOB, 0, 7, "!")]
+
+
+def test_a_young_text_is_told_whole_more_often(teller: Teller, clock: Clock) -> None:
+    teller.put([made(0, "")])
+    whole = []
+    for tick in range(1, 400):
+        clock.now = 100.0 + tick / 100
+        teller.put([made(tick - 1, "x")])
+        whole += [tick / 100 for piece in teller.due() if piece.start == 0]
+    gaps = [after - before for before, after in pairwise(whole[1:])]
+    assert whole[1] < 2 * WHOLE_FIRST_S
+    assert gaps == sorted(gaps)
+    assert gaps[-1] == pytest.approx(WHOLE_EVERY_S, abs=0.02)
 
 
 def test_a_very_long_text_is_not_told_again(teller: Teller, clock: Clock) -> None:
