@@ -11,7 +11,7 @@ import gc
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
@@ -26,8 +26,10 @@ from api.ending import before_shutdown
 from api.link import Link
 from api.metrics import Measured, Metrics, Scrape
 from api.presence import Presence
+from api.progress import Progress
 from api.routes import events, health, jobs, models, residency, results, submit
 from api.services import Services
+from api.signing import Signing
 from api.unanswered import Unanswered
 from api.waiting import Waiting
 from catalog.live import LiveCatalog
@@ -38,6 +40,7 @@ from tasks.costs import Prices
 from tasks.counting import Counting
 from tasks.db import AsyncDatabase
 from tasks.dispatch import Publisher
+from tasks.notices import Change
 from tasks.prepare import Limits
 from tasks.settings import Settings
 from tasks.submit import Submitter
@@ -129,6 +132,12 @@ async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, 
     waiting = Waiting(database, submitter.keep)
     stack.push_async_callback(waiting.settle)
 
+    progress = Progress()
+
+    def changed(changes: Sequence[Change]) -> None:
+        waiting.on_changes(changes)
+        progress.heard(changes)
+
     def link_down() -> None:
         metrics.link_losses.inc()
         waiting.on_down()
@@ -137,7 +146,7 @@ async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, 
         settings.redis_url,
         instance,
         replies=waiting.on_replies,
-        changes=waiting.on_changes,
+        changes=changed,
         pieces=waiting.on_pieces,
         up=waiting.on_up,
         down=link_down,
@@ -171,8 +180,10 @@ async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, 
         waiting=waiting,
         unanswered=Unanswered(),
         presence=presence,
+        progress=progress,
         prices=prices,
         metrics=metrics,
         scrape=Scrape(database, redis, presence),
+        signing=Signing(database),
         blobs=await asyncio.to_thread(Blobs, settings.blobs_url),
     )

@@ -13,6 +13,8 @@ from api.asking import Asking
 from api.link import Link
 from api.metrics import Metrics, Scrape
 from api.presence import Presence
+from api.progress import Progress
+from api.signing import Signing
 from api.unanswered import Unanswered
 from api.waiting import Waiting
 from catalog.live import LiveCatalog
@@ -45,9 +47,11 @@ class Services:
     waiting: Waiting
     unanswered: Unanswered
     presence: Presence
+    progress: Progress
     prices: Prices
     metrics: Metrics
     scrape: Scrape
+    signing: Signing
     blobs: Blobs
 
 

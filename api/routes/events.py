@@ -12,8 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.media import dumps
+from api.moves import job_id
 from api.render import job_object
-from api.routes.jobs import JobId, job_id
+from api.routes.jobs import JobId
 from api.routes.replies import errors
 from api.services import Services, services
 from api.texts import Delta, Texts

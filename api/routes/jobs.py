@@ -3,49 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Annotated
-from uuid import UUID
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from redis.exceptions import RedisError
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from api import prefer
+from api.compat.sie import jobs as sie
+from api.compat.sie.caller import or_peer
+from api.compat.sie.jobs import SieJob, SieJobList
 from api.leaving import Leaving
 from api.media import Media, dumps
+from api.moves import cancel_job, find_job, job_id, tell
+from api.queries import read_query
 from api.render import job_object, job_reply, moment
 from api.route import PlainRoute, documented
 from api.routes.replies import errors
 from api.schemas import JobList, JobObject
-from api.services import Services, services
+from api.services import services
 from api.waiting import is_over
 from catalog.terms import Lane, Verb
-from tasks import keys
-from tasks.errors import AlreadyFinished, JobNotFound, NotRetryable
-from tasks.jobs import Job, State
-from tasks.notices import Change, pack_changes
+from tasks.errors import NotRetryable
+from tasks.jobs import State
 from tasks.prepare import CALLER
-from tasks.request import explain
 from tasks.store import change, read
 from tasks.store.pages import Filters
-
-log = logging.getLogger(__name__)
 
 router = APIRouter(tags=["jobs"])
 plain = APIRouter(route_class=PlainRoute, tags=["jobs"])
 
 JobId = Annotated[str, Path(description="The job's id", examples=["0199c0de-0000-7000-8000-000000000000"])]
-
-
-def job_id(text: str) -> UUID:
-    """The id in a path. What is no id names no job: raises JobNotFound."""
-    try:
-        return UUID(text)
-    except ValueError:
-        raise JobNotFound from None
 
 
 def _look_signature(
@@ -59,10 +48,11 @@ def _look_signature(
 @plain.get(
     "/v1/jobs/{id}",
     summary="Look at a job, or wait for its end",
-    response_model=JobObject,
+    response_model=JobObject | SieJob,
     responses=errors(404, 422, 429, 503),
 )
 @documented(_look_signature)
+@or_peer(sie.look)
 async def look(request: Request) -> Response:
     """The job as it is now. With `wait` the answer comes when the job ends, or after that many seconds."""
     it = services(request)
@@ -70,41 +60,35 @@ async def look(request: Request) -> Response:
     asked = request.query_params.get("wait")
     wait = 0.0 if asked is None else prefer.seconds(asked, it.settings.max_wait_s, "wait")
     if wait <= 0:
-        return job_reply(await _find(it, id_), 200)
+        return job_reply(await find_job(it, id_), 200)
     until = asyncio.get_running_loop().time() + wait
     with it.waiting.open(id_) as waiter, Leaving(request.receive, waiter):
-        job = await _find(it, id_)
+        job = await find_job(it, id_)
         while not job.state.final:
             signal = await waiter.next(until)
-            job = await _find(it, id_)
+            job = await find_job(it, id_)
             if is_over(signal):
                 break
     return job_reply(job, 200)
 
 
-async def _find(it: Services, id_: UUID) -> Job:
-    job = await it.database.run(read.job, id_, CALLER)
-    if job is None:
-        raise JobNotFound
-    return job
+def _cancel_signature(id: JobId) -> None: ...  # noqa: A002 - the name in the path
 
 
-@router.post(
-    "/v1/jobs/{id}/cancel", summary="Cancel a job", response_model=JobObject, responses=errors(404, 409, 422, 429, 503)
+@plain.post(
+    "/v1/jobs/{id}/cancel",
+    summary="Cancel a job",
+    response_model=JobObject | SieJob,
+    responses=errors(404, 409, 422, 429, 503),
 )
-async def cancel(request: Request, id: JobId) -> Response:  # noqa: A002 - the name in the path
+@documented(_cancel_signature)
+@or_peer(sie.cancel)
+async def cancel(request: Request) -> Response:
     """End a job that has not ended. Once this is answered no result of it will be written.
 
     Cancelling a cancelled job changes nothing and is answered alike; a job that ended otherwise is a 409.
     """
-    it = services(request)
-    changed = await it.database.run(change.cancel, job_id(id), CALLER)
-    if changed.changed:
-        await _tell(it, changed.job)
-        it.submitter.forget(changed.job.id)
-    elif changed.job.state is not State.CANCELLED:
-        raise AlreadyFinished
-    return job_reply(changed.job, 200)
+    return job_reply(await cancel_job(services(request), job_id(request.path_params["id"])), 200)
 
 
 @router.post(
@@ -124,16 +108,8 @@ async def retry(request: Request, id: JobId) -> Response:  # noqa: A002 - the na
             f"The job is {changed.job.state}; only one that failed, was cancelled or expired is tried again."
         )
     await it.submitter.revive(id_)
-    await _tell(it, changed.job)
+    await tell(it, changed.job)
     return job_reply(changed.job, 202, headers={"location": f"/v1/jobs/{id_}", "retry-after": "1"})
-
-
-async def _tell(it: Services, job: Job) -> None:
-    """Wake who waits for the job. Those who do not hear it read the row within two seconds."""
-    try:
-        await it.redis.publish(keys.CHANGES, pack_changes([Change(job.id, job.state.value, job.version)]))
-    except (RedisError, OSError) as error:
-        log.warning("those who wait for job %s were not woken: %s", job.id, type(error).__name__)
 
 
 class ListQuery(BaseModel):
@@ -153,14 +129,12 @@ class ListQuery(BaseModel):
 def _listing_signature(query: Annotated[ListQuery, Query()]) -> None: ...
 
 
-@plain.get("/v1/jobs", summary="List jobs", response_model=JobList, responses=errors(422, 429, 503))
+@plain.get("/v1/jobs", summary="List jobs", response_model=JobList | SieJobList, responses=errors(422, 429, 503))
 @documented(_listing_signature)
+@or_peer(sie.listing)
 async def listing(request: Request) -> Response:
     """Jobs that match every filter, newest first. Pages stay in place while new jobs come in."""
-    try:
-        query = ListQuery.model_validate(dict(request.query_params))
-    except ValidationError as error:
-        raise explain(error.errors(include_url=False), ListQuery) from None
+    query = read_query(request, ListQuery)
     filters = Filters(status=query.status, verb=query.verb, model=query.model, tag=query.tag, lane=query.lane)
     page = await services(request).database.run(read.page, CALLER, filters, query.cursor, query.limit)
     body = {

@@ -11,8 +11,9 @@ from starlette.responses import Response
 from api.answers import End, result_of
 from api.errors import envelope, headers_of, status_of
 from api.media import Media, dumps, media_of
+from api.moves import job_id
 from api.results import Encoding
-from api.routes.jobs import JobId, job_id
+from api.routes.jobs import JobId
 from api.routes.replies import errors
 from api.schemas import ErrorReply, FailedResult, ResultObject
 from api.services import services

@@ -12,6 +12,10 @@ from starlette.responses import Response
 from api import prefer
 from api.answers import Form, answer
 from api.body import OFF_LOOP_BYTES, read_body
+from api.compat.sie import jobs as sie
+from api.compat.sie.caller import or_peer
+from api.compat.sie.job_request import SieJobRequest, is_sie_job
+from api.compat.sie.jobs import SieJob, SieSubmitted
 from api.door import admit
 from api.media import Media, media_of
 from api.results import Encoding, encoding_of
@@ -27,7 +31,7 @@ router = APIRouter(route_class=PlainRoute, tags=["jobs"])
 
 
 def _signature(
-    body: JobRequest,
+    body: JobRequest | SieJobRequest,
     prefer: Annotated[
         str | None,
         Header(
@@ -64,10 +68,11 @@ _REPLAYED = {
     },
     responses={
         200: {
-            "model": JobWithResult,
+            "model": JobWithResult | SieJob,
             "description": "The job ended within the wait, well or badly: look at its status",
             "headers": _LOCATED | _WAITED | _REPLAYED,
         },
+        201: {"model": SieSubmitted, "description": "As 202, of a body with `operation`", "headers": _LOCATED},
         202: {
             "model": JobObject,
             "description": "The job is committed and will run",
@@ -80,10 +85,14 @@ _REPLAYED = {
     },
 )
 @documented(_signature)
+@or_peer(sie.submit)
 async def submit(request: Request) -> Response:
     """Take in a job: one verb on one model, over one or more items.
 
     Without `Prefer: wait=N` the answer is 202 once the job is committed. An id that was told is never lost.
+
+    A body with `operation` in place of `verb` is a job as `sie-sdk` submits it, and is answered as that reads it. With
+    its header X-SIE-SDK-Version this path and the others of jobs speak its language only, errors included.
     """
     it = services(request)
     headers = request.headers
@@ -94,6 +103,8 @@ async def submit(request: Request) -> Response:
         wait, media_of(headers.get("accept")), encoding_of(request.query_params.get("encoding")), request.receive
     )
     body = await read_body(request, it.settings.max_body_bytes)
+    if is_sie_job(body.value):
+        return await sie.take(request, body)
     job = await admit(it, body.value, large=body.size > OFF_LOOP_BYTES, key=key)
     response = await answer(it, job, form)
     if asked:

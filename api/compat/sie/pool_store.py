@@ -68,8 +68,8 @@ class PoolStore:
     async def all(self, now: float) -> list[Pool]:
         """The pools whose leases run, by name."""
         try:
-            names = await self._redis.zrangebyscore(keys.POOLS, now, "+inf")
-            values = await self._redis.mget([keys.pool(name.decode()) for name in names]) if names else []
+            names: list[Any] = await self._redis.zrangebyscore(keys.POOLS, now, "+inf")
+            values = await self._redis.mget([keys.pool(bytes(name).decode()) for name in names]) if names else []
         except (RedisError, OSError) as error:
             raise BrokerUnavailable(_AWAY) from error
         found = [pool for value in values if (pool := _read(value)) is not None]
@@ -90,8 +90,8 @@ class PoolStore:
 _AWAY = "Pools cannot be read or written: Valkey cannot be reached."
 
 
-def _read(value: bytes | None) -> Pool | None:
-    if value is None:
+def _read(value: object) -> Pool | None:
+    if not isinstance(value, bytes):
         return None
     found: dict[str, Any] = orjson.loads(value)
     return Pool(**{**found, "pinned_models": tuple(found["pinned_models"])})
