@@ -8,6 +8,7 @@ import pytest
 from roost import flows
 from roost.asking import Asked
 from roost.errors import Conflict, JobFailed, NotFound, RequestRefused, StillRunning
+from roost.job_info import JobInfo
 from roost.steps import Patience
 from tests.unit.roost.scripted import Server, broken, error, job, packed, reply
 
@@ -103,7 +104,7 @@ def test_a_wait_of_no_seconds_looks_once() -> None:
 
 def test_a_job_that_is_known_to_have_ended_is_not_asked_for() -> None:
     server = Server()
-    ended = flows.JobInfo.of(job("failed"))
+    ended = JobInfo.of(job("failed"))
     assert server.run(flows.wait("j1", PATIENCE, 0.0, None, ended)) is ended
 
 
@@ -143,7 +144,7 @@ DELTA = b'event: delta\ndata: {"item": 0, "start": %d, "text": "%s"}\n\n'
 
 def state(name: str, version: int) -> bytes:
     return (
-        f"event: {name}\nid: {version}\ndata: {flows.JobInfo.of(job(name)).fields}\n\n".replace("'", '"')
+        f"event: {name}\nid: {version}\ndata: {JobInfo.of(job(name)).fields}\n\n".replace("'", '"')
         .replace("None", "null")
         .encode()
     )
