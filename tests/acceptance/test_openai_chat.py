@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Literal
 
+import jsonschema
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
@@ -20,7 +22,7 @@ SMALL = "small/smollm2"
 SMOLLM2: dict[str, Any] = {
     "family": "causal_lm",
     "source": {"path": str(folder("smollm2"))},
-    "tasks": {"generate": {"max_new_tokens": 24}},
+    "tasks": {"generate": {"max_new_tokens": 24, "tools": True}},
     "inputs": ["text", "messages"],
     "parameters": 134515008,
     "max_length": 2048,
@@ -139,10 +141,62 @@ def test_a_schema_holds_what_a_small_model_would_never_keep_to(client: OpenAI) -
     assert chosen.choices[0].finish_reason == "length" or isinstance(json.loads(text), dict)
 
 
+STRICT: Any = {
+    "type": "object",
+    "properties": {
+        "color": {"$ref": "#/$defs/Color"},
+        "code": {"type": "string", "pattern": "^[a-z]+$", "maxLength": 8},
+        "size": {"type": "integer", "minimum": 1, "maximum": 3},
+        "pair": {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 2},
+    },
+    "required": ["color", "code", "size", "pair"],
+    "additionalProperties": False,
+    "$defs": {"Color": {"enum": ["red", "blue"]}},
+}
+
+
+def test_ten_samples_keep_to_a_schema_and_none_fills_up_with_blanks(client: OpenAI) -> None:
+    form: Any = {"type": "json_schema", "json_schema": {"name": "thing", "schema": STRICT, "strict": True}}
+    reply = client.chat.completions.create(
+        model=SMALL, messages=user("Write a long story in prose."), response_format=form, n=10, seed=1, max_tokens=96
+    )
+    texts = [choice.message.content or "" for choice in reply.choices]
+    assert not any(re.search(r"\s{3}", text) for text in texts)
+    ended = [text for text, choice in zip(texts, reply.choices, strict=True) if choice.finish_reason == "stop"]
+    assert len(ended) >= 8
+    for text in ended:
+        jsonschema.validate(json.loads(text), STRICT)
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "paint"}}])
+def test_a_call_that_is_asked_for_is_made_by_any_model(client: OpenAI, choice: Any) -> None:
+    paint: Any = {"type": "function", "function": {"name": "paint", "parameters": STRICT}}
+    reply = client.chat.completions.create(
+        model=SMALL, messages=user("Hello."), tools=[LOOK, paint], tool_choice=choice, parallel_tool_calls=False,
+        seed=3, max_tokens=120,
+    )  # fmt: skip
+    assert reply.choices[0].finish_reason == "tool_calls"
+    assert reply.choices[0].message.content is None
+    calls: list[Any] = list(reply.choices[0].message.tool_calls or ())
+    assert len(calls) == 1
+    schemas = {"look": LOOK["function"]["parameters"], "paint": STRICT}
+    jsonschema.validate(json.loads(calls[0].function.arguments), schemas[calls[0].function.name])
+
+
+def test_a_fault_in_a_functions_parameters_is_named_where_it_stands(client: OpenAI) -> None:
+    bad: Any = {"type": "function", "function": {"name": "bad", "parameters": {"type": "objct"}}}
+    for choice in ("required", {"type": "function", "function": {"name": "bad"}}):
+        asked: Any = {"tools": [LOOK, bad], "tool_choice": choice}
+        with pytest.raises(openai.BadRequestError) as raised:
+            client.chat.completions.create(model=SMALL, messages=user("a"), **asked)
+        assert raised.value.param == "tools[1].function.parameters.type"
+
+
 def test_a_stream_of_a_real_model_is_its_reply_in_pieces(client: OpenAI) -> None:
     asked: dict[str, Any] = {"model": SMALL, "messages": user("Name a bird."), "seed": 5, "max_tokens": 10, "n": 2}
     whole = client.chat.completions.create(**asked, logprobs=True)
-    texts, logprobs, usage = ["", ""], [None, None], None
+    texts, usage = ["", ""], None
+    logprobs: list[Any] = [None, None]
     chunks = client.chat.completions.create(**asked, logprobs=True, stream=True, stream_options={"include_usage": True})
     for chunk in chunks:
         for choice in chunk.choices:
@@ -150,7 +204,7 @@ def test_a_stream_of_a_real_model_is_its_reply_in_pieces(client: OpenAI) -> None
             logprobs[choice.index] = choice.logprobs or logprobs[choice.index]
         usage = chunk.usage or usage
     assert texts == [choice.message.content for choice in whole.choices]
-    assert [one and one.model_dump() for one in logprobs] == [
+    assert [one.model_dump() for one in logprobs] == [
         choice.logprobs and choice.logprobs.model_dump() for choice in whole.choices
     ]
     assert usage == whole.usage
@@ -175,7 +229,8 @@ def test_a_call_is_told_as_one_and_the_words_before_it_stay(client: OpenAI) -> N
     reply = client.chat.completions.create(model="fake/echo", messages=user(f"I look.\n{CALL}"), tools=[LOOK])
     (choice,) = reply.choices
     assert (choice.message.content, choice.finish_reason) == ("I look.", "tool_calls")
-    (call,) = choice.message.tool_calls or ()
+    assert choice.message.tool_calls is not None
+    (call,) = choice.message.tool_calls
     assert call.type == "function"
     assert (call.function.name, json.loads(call.function.arguments)) == ("look", {"at": "it"})
     assert call.id.startswith("call_")
@@ -184,7 +239,7 @@ def test_a_call_is_told_as_one_and_the_words_before_it_stay(client: OpenAI) -> N
         final = stream.get_final_completion()
     assert "".join(told) == "I look."
     assert final.choices[0].finish_reason == "tool_calls"
-    streamed = (final.choices[0].message.tool_calls or [])[0]
+    streamed: Any = (final.choices[0].message.tool_calls or [])[0]
     assert (streamed.function.name, streamed.function.arguments) == (call.function.name, call.function.arguments)
 
 
@@ -219,7 +274,7 @@ def test_errors_are_the_clients_own(client: OpenAI) -> None:
         client.chat.completions.create(model="fake/echo", messages=[{"role": "user", "content": parts}])
     assert image.value.param == "messages[0].content[0].image_url.url"
     with pytest.raises(openai.BadRequestError) as tools:
-        client.chat.completions.create(model=SMALL, messages=user("a"), tools=[LOOK])
+        client.chat.completions.create(model="fake/slow", messages=user("a"), tools=[LOOK])
     assert tools.value.param == "tools"
     with pytest.raises(openai.BadRequestError) as blank:
         client.chat.completions.create(model=SMALL, messages=user(" "), stream=True)

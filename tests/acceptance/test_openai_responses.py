@@ -69,8 +69,9 @@ def test_thoughts_words_and_calls_are_items_and_can_be_sent_back(client: OpenAI)
     call = reply.output[-1]
     assert call.type == "function_call"
     assert json.loads(call.arguments) == {"at": "it"}
-    answer = {"type": "function_call_output", "call_id": call.call_id, "output": "a cat"}
-    again = client.responses.create(model="fake/echo", input=[*question, *reply.output, answer], tools=[LOOK])
+    answer: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "a cat"}
+    conversation: list[Any] = [*question, *reply.output, answer]
+    again = client.responses.create(model="fake/echo", input=conversation, tools=[LOOK])
     assert again.output_text == "a cat"
 
 
