@@ -4,4 +4,6 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-routers: tuple[APIRouter, ...] = ()
+from api.compat.cohere import rerank
+
+routers: tuple[APIRouter, ...] = (rerank.router,)
