@@ -40,15 +40,13 @@ class Blobs:
         """A file to write into; the blob is there, and on disk, once the block has ended without an error."""
         path = self._path(key)
         if not self._local:
-            with self._fs.open(path, "wb") as file:
-                try:
+            try:
+                with self._fs.open(path, "wb") as file:
                     yield file
-                except BaseException:
-                    # Else the end of the block would complete the upload of what there is.
-                    with suppress(NotImplementedError, AttributeError):
-                        file.discard()
-                    file.closed = True
-                    raise
+            except BaseException:
+                # Closed, it may be there in part; nobody knows its key yet.
+                self.delete(key)
+                raise
             return
         self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
         unfinished = path + _UNFINISHED
