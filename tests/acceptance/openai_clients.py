@@ -39,7 +39,8 @@ class Both:
         with pytest.raises(kind) as second:
             asyncio.run(self._awaited(call))
         for error in (first.value, second.value):
-            assert {"message", "type", "param", "code"} <= error.body.keys()  # type: ignore[union-attr] # a map of JSON
+            body: Any = error.body
+            assert {"message", "type", "param", "code"} <= body.keys()
         return [first.value, second.value]
 
     async def _awaited(self, call: Callable[[Any], Any]) -> Any:

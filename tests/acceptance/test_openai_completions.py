@@ -34,6 +34,10 @@ def clients(stack: Any) -> Iterator[Both]:
     both.close()
 
 
+def completed(**fields: Any) -> Callable[[Any], Any]:
+    return lambda c: c.completions.create(**fields)
+
+
 def native(stack: Any, prompt: str, **options: Any) -> Any:
     body = {"verb": "generate", "model": SMOLLM, "items": [prompt], "options": {"raw": True, **options}}
     return stack.client.post("/v1/jobs", json=body, headers={"Prefer": "wait=60"}).json()
@@ -41,9 +45,7 @@ def native(stack: Any, prompt: str, **options: Any) -> Any:
 
 def test_a_text_goes_on_as_the_native_api_has_it(clients: Both, stack: Any) -> None:
     job = native(stack, PROMPT, max_tokens=8)
-    for reply in clients.call(
-        lambda c: c.completions.create(model=SMOLLM, prompt=PROMPT, max_tokens=8, temperature=0, user="me")
-    ):
+    for reply in clients.call(completed(model=SMOLLM, prompt=PROMPT, max_tokens=8, temperature=0, user="me")):
         assert reply.choices[0].text == job["result"]["items"][0]["text"]
         assert (reply.choices[0].index, reply.choices[0].finish_reason) == (0, "length")
         assert (reply.object, reply.model) == ("text_completion", SMOLLM)
@@ -58,9 +60,7 @@ def test_a_text_has_sixteen_tokens_where_none_are_asked_for(clients: Both) -> No
 
 
 def test_choices_of_a_seed_differ_and_come_again(clients: Both) -> None:
-    first, second = clients.call(
-        lambda c: c.completions.create(model=SMOLLM, prompt=PROMPT, max_tokens=12, n=3, seed=7, temperature=1.2)
-    )
+    first, second = clients.call(completed(model=SMOLLM, prompt=PROMPT, max_tokens=12, n=3, seed=7, temperature=1.2))
     texts = [choice.text for choice in first.choices]
     assert len(set(texts)) == 3
     assert [choice.text for choice in second.choices] == texts
@@ -70,7 +70,7 @@ def test_choices_of_a_seed_differ_and_come_again(clients: Both) -> None:
 def test_choices_of_several_prompts_come_prompt_by_prompt(clients: Both) -> None:
     prompts = ["one two", "three four five"]
     asked: dict[str, Any] = {"model": "org/writer", "prompt": prompts, "n": 2, "max_tokens": 3, "temperature": 0}
-    for reply in clients.call(lambda c: c.completions.create(**asked)):
+    for reply in clients.call(completed(**asked)):
         texts = [choice.text for choice in reply.choices]
         assert [choice.index for choice in reply.choices] == [0, 1, 2, 3]
         assert texts[0] == texts[1] != texts[2] == texts[3]
@@ -85,9 +85,7 @@ def test_an_echo_comes_before_the_text(clients: Both) -> None:
 
 
 def test_log_probabilities_say_how_likely_each_token_was(clients: Both) -> None:
-    for reply in clients.call(
-        lambda c: c.completions.create(model=SMOLLM, prompt=PROMPT, max_tokens=4, temperature=0, logprobs=2)
-    ):
+    for reply in clients.call(completed(model=SMOLLM, prompt=PROMPT, max_tokens=4, temperature=0, logprobs=2)):
         choice = reply.choices[0]
         told = choice.logprobs
         assert "".join(told.tokens) == choice.text
@@ -144,7 +142,7 @@ def test_what_is_refused_names_its_field(clients: Both) -> None:
     ]
     for fields, param in refused:
         asked = {"model": "org/writer", "prompt": "a", **fields}
-        for error in clients.refused(lambda c, asked=asked: c.completions.create(**asked)):
+        for error in clients.refused(completed(**asked)):
             assert error.param == param
 
 
@@ -157,7 +155,7 @@ def test_a_refused_stream_has_its_status(clients: Both) -> None:
 
 def test_a_text_that_fails_is_an_error_in_a_stream_too(clients: Both) -> None:
     asked: dict[str, Any] = {"model": "org/broken", "prompt": ["one", "BROKEN"], "max_tokens": 4}
-    for error in clients.refused(lambda c: c.completions.create(**asked), openai.InternalServerError):
+    for error in clients.refused(completed(**asked), openai.InternalServerError):
         assert error.type == "server_error"
     with pytest.raises(openai.APIError):
         list(clients.sync.completions.create(**asked, stream=True))
@@ -170,11 +168,11 @@ def test_literals_of_control_tokens_are_text_or_refused_by_name(clients: Both) -
         assert reply.usage.prompt_tokens > 1
     # llama.cpp cannot take its own control tokens as text; they never come through as what they spell.
     for literal in ("<|endoftext|>", "<|im_end|>"):
-        for error in clients.refused(lambda c, literal=literal: c.completions.create(model=SMOLLM, prompt=literal)):
+        for error in clients.refused(completed(model=SMOLLM, prompt=literal)):
             assert error.param == "prompt"
             assert literal in error.message
 
 
 def test_a_model_that_writes_nothing_is_the_field_at_fault(clients: Both) -> None:
-    for error in clients.refused(lambda c: c.completions.create(model="roost/fake", prompt="a")):
+    for error in clients.refused(completed(model="roost/fake", prompt="a")):
         assert error.param == "model"

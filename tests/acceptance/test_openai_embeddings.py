@@ -52,6 +52,10 @@ def native(http: httpx.Client, model: str, items: list[str], **options: Any) -> 
     return np.stack([np.frombuffer(b64decode(row["dense"]["values"]), "<f4") for row in rows])
 
 
+def embedded(**fields: Any) -> Callable[[Any], Any]:
+    return lambda c: c.embeddings.create(**fields)
+
+
 def vectors(reply: Any) -> NDArray[np.float32]:
     return np.array([entry.embedding for entry in reply.data], np.float32)
 
@@ -62,7 +66,7 @@ def test_every_form_decodes_to_the_native_vectors(
     clients: Both, http: httpx.Client, given: Any, form: dict[str, Any]
 ) -> None:
     expected = native(http, MINILM, [given] if isinstance(given, str) else given)
-    for reply in clients.call(lambda c: c.embeddings.create(model=MINILM, input=given, user="someone", **form)):
+    for reply in clients.call(embedded(model=MINILM, input=given, user="someone", **form)):
         if form.get("encoding_format") == "base64":
             found = np.stack([np.frombuffer(b64decode(entry.embedding), "<f4") for entry in reply.data])
         else:
@@ -78,7 +82,7 @@ def test_every_form_decodes_to_the_native_vectors(
 def test_usage_is_what_the_model_read(clients: Both, http: httpx.Client) -> None:
     body = {"verb": "encode", "model": MINILM, "items": TEXTS}
     tokens = http.post("/v1/jobs", json=body, headers={"Prefer": "wait=60"}).json()["usage"]["tokens"]
-    for reply in clients.call(lambda c: c.embeddings.create(model=MINILM, input=TEXTS)):
+    for reply in clients.call(embedded(model=MINILM, input=TEXTS)):
         assert reply.usage.prompt_tokens == tokens
 
 
@@ -96,7 +100,7 @@ def test_a_length_that_the_model_was_trained_for_is_cut_then_normalised(
 ) -> None:
     cut = native(http, "org/nested", TEXTS)[:, :dimensions]
     expected = cut / np.linalg.norm(cut, axis=1, keepdims=True)
-    for reply in clients.call(lambda c: c.embeddings.create(model="org/nested", input=TEXTS, dimensions=dimensions)):
+    for reply in clients.call(embedded(model="org/nested", input=TEXTS, dimensions=dimensions)):
         found = vectors(reply)
         assert found.shape == (3, dimensions)
         np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
@@ -108,7 +112,7 @@ def test_a_length_that_the_model_was_trained_for_is_cut_then_normalised(
     [("org/nested", DIMS + 1), ("org/nested", 0), ("org/nested", -1), ("org/nested", 255), (MINILM, 256)],
 )
 def test_any_other_length_is_refused(clients: Both, model: str, dimensions: int) -> None:
-    for error in clients.refused(lambda c: c.embeddings.create(model=model, input="a", dimensions=dimensions)):
+    for error in clients.refused(embedded(model=model, input="a", dimensions=dimensions)):
         assert error.param == "dimensions"
         assert error.type == "invalid_request_error"
 
@@ -138,38 +142,38 @@ def test_neighbours_in_a_batch_keep_their_own_lengths(clients: Both) -> None:
     ids=repr,
 )
 def test_nothing_to_embed_is_refused_by_its_place_and_harms_nobody(clients: Both, given: Any, param: str) -> None:
-    for error in clients.refused(lambda c: c.embeddings.create(model="roost/fake", input=given)):
+    for error in clients.refused(embedded(model="roost/fake", input=given)):
         assert error.param == param
-    assert clients.call(lambda c: c.embeddings.create(model="roost/fake", input="cat"))[1].data
+    assert clients.call(embedded(model="roost/fake", input="cat"))[1].data
 
 
 @pytest.mark.parametrize("given", [[101, 2023, 102], [[101, 102], [103]]], ids=repr)
 def test_tokens_are_refused_with_what_to_set_instead(clients: Both, given: Any) -> None:
-    for error in clients.refused(lambda c: c.embeddings.create(model=MINILM, input=given)):
+    for error in clients.refused(embedded(model=MINILM, input=given)):
         assert error.param == "input"
         assert "check_embedding_ctx_length=False" in error.message
 
 
 def test_a_text_that_is_too_long_is_refused_unless_it_may_be_cut(clients: Both) -> None:
     texts = ["short", "word " * 50]
-    for error in clients.refused(lambda c: c.embeddings.create(model="short", input=texts)):
+    for error in clients.refused(embedded(model="short", input=texts)):
         assert (error.param, error.code) == ("input[1]", "context_length_exceeded")
         assert "65 tokens" in error.message
     cut = {"truncate": True}
-    for reply in clients.call(lambda c: c.embeddings.create(model="short", input=texts, extra_body=cut)):
+    for reply in clients.call(embedded(model="short", input=texts, extra_body=cut)):
         assert len(reply.data) == 2
 
 
 def test_an_unknown_field_is_refused_with_the_nearest_one(clients: Both) -> None:
     extra = {"dimension": 4}
-    for error in clients.refused(lambda c: c.embeddings.create(model="roost/fake", input="a", extra_body=extra)):
+    for error in clients.refused(embedded(model="roost/fake", input="a", extra_body=extra)):
         assert error.param == "dimension"
         assert "did you mean 'dimensions'?" in error.message
 
 
 def test_literals_of_control_tokens_are_text(clients: Both) -> None:
     texts = ["<|endoftext|>", "[CLS] [SEP] [MASK]", "</s>", "<|im_end|>"]
-    for reply in clients.call(lambda c: c.embeddings.create(model=MINILM, input=texts)):
+    for reply in clients.call(embedded(model=MINILM, input=texts)):
         assert len(reply.data) == 4
         # More than the two tokens around them: they were read as words.
         assert reply.usage.prompt_tokens > 4 * 3
@@ -191,5 +195,5 @@ def test_half_an_emoji_is_refused_by_its_field(http: httpx.Client, half: str) ->
 
 def test_a_model_that_gives_no_such_vectors_is_the_field_at_fault(clients: Both) -> None:
     for model in ("roost/minilm-token-states", "roost/smollm2-135m-gguf"):
-        for error in clients.refused(lambda c, model=model: c.embeddings.create(model=model, input="a")):
+        for error in clients.refused(embedded(model=model, input="a")):
             assert error.param == "model"

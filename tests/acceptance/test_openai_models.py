@@ -19,6 +19,10 @@ StartStack = Callable[..., Any]
 NAMED = {"org/owl": fake(), "org/with.dots-and_more": fake()}
 
 
+def retrieved(name: str) -> Callable[[Any], Any]:
+    return lambda c: c.models.retrieve(name)
+
+
 @pytest.fixture(scope="module")
 def stack(start_stack: StartStack) -> Any:
     return start_stack(models=NAMED)
@@ -35,7 +39,7 @@ def test_every_model_of_the_list_can_be_had_by_its_id(clients: Both) -> None:
     listed = {model.id: model for model in clients.sync.models.list()}
     assert {"roost/fake", *NAMED} <= listed.keys()
     for name in ("roost/fake", *NAMED):
-        for model in clients.call(lambda c, name=name: c.models.retrieve(name)):
+        for model in clients.call(retrieved(name)):
             assert (model.id, model.object) == (name, "model")
             assert model.created == listed[name].created <= time.time()
             assert model.owned_by == listed[name].owned_by
@@ -51,5 +55,5 @@ def test_a_slash_may_be_encoded_or_not(stack: Any) -> None:
     "name", ["org/nobody", "org/../roost/fake/..", "ns:name:more", "名前/模型", "x" * 300, "org/name with blanks"]
 )
 def test_a_model_that_is_not_there_is_not_found(clients: Both, name: str) -> None:
-    for error in clients.refused(lambda c: c.models.retrieve(name), openai.NotFoundError):
+    for error in clients.refused(retrieved(name), openai.NotFoundError):
         assert error.code == "model_not_found"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import httptools
+import msgpack
 import orjson
 
 
@@ -41,12 +42,14 @@ class Disconnected(ConnectionError):
     """The server closed the connection before its answer was whole."""
 
 
-def request(method: str, path: str, body: object = None, headers: Sequence[tuple[str, str]] = ()) -> bytes:
-    """The bytes of a request, with `body` as JSON."""
-    content = b"" if body is None else orjson.dumps(body)
+def request(
+    method: str, path: str, body: object = None, headers: Sequence[tuple[str, str]] = (), *, packed: bool = False
+) -> bytes:
+    """The bytes of a request, with `body` as JSON, or `packed` as msgpack."""
+    content = b"" if body is None else msgpack.packb(body) if packed else orjson.dumps(body)
     lines = [f"{method} {path} HTTP/1.1", "Host: bench"]
     if body is not None:
-        lines.append("Content-Type: application/json")
+        lines.append(f"Content-Type: application/{'msgpack' if packed else 'json'}")
     if content or method == "POST":
         lines.append(f"Content-Length: {len(content)}")
     lines.extend(f"{name}: {value}" for name, value in headers)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from tests.bench.case import Case, Found, Measure, Pace, Stack
 from tests.bench.client import Connection, Refused, request
 from tests.bench.figures import Reading, at_most, latency, percentile
-from tests.bench.jobs import FAKE, WAIT_S, submission
+from tests.bench.jobs import FAKE, MSGPACK, WAIT_S, submission
 
 NATIVE = "POST /v1/jobs"
 TEXTS = [f"a short text, number {kind}" for kind in range(64)]
@@ -22,10 +22,16 @@ def _embeddings(encoding: str) -> Callable[[str], bytes]:
     return made
 
 
+def _peers(text: str) -> bytes:
+    headers = [("Accept", MSGPACK), ("X-SIE-SDK-Version", "0.10.1")]
+    return request("POST", f"/v1/encode/{FAKE}", {"items": [{"text": text}]}, headers, packed=True)
+
+
 WAYS: Mapping[str, Callable[[str], bytes]] = {
     NATIVE: lambda text: submission(FAKE, [text], WAIT_S),
     "/v1/embeddings, numbers": _embeddings("float"),
     "/v1/embeddings, base64": _embeddings("base64"),
+    "/v1/encode, msgpack": _peers,
 }
 """How the same text is sent; the first is what the others are held against."""
 
