@@ -49,7 +49,7 @@ class ChatLogprobs(Reply):
     refusal: None
 
 
-class CalledFunction(Reply):
+class ToolFunction(Reply):
     """A function, and its arguments as a text of JSON."""
 
     name: str
@@ -61,7 +61,7 @@ class ChatToolCall(Reply):
 
     id: str
     type: Literal["function"]
-    function: CalledFunction
+    function: ToolFunction
 
 
 class ChatAnswer(Reply):
@@ -144,7 +144,6 @@ def _signature(body: ChatRequest) -> None: ...
     ENDPOINT.path,
     summary="Go on with a conversation, as OpenAI does",
     response_model=ChatReply,
-    response_model_exclude_unset=True,
     responses={200: {"content": {"text/event-stream": {}}}, **CALL_ERRORS},
 )
 @documented(_signature)

@@ -24,21 +24,21 @@ class ImageUrl(Strict):
     detail: Annotated[Literal["auto", "low", "high", "original"] | None, Field(description="Taken, and ignored")] = None
 
 
-class TextPart(Strict):
+class ChatTextPart(Strict):
     """Text in a message."""
 
     type: Literal["text"]
     text: str
 
 
-class ImagePart(Strict):
+class ChatImagePart(Strict):
     """An image in a message."""
 
     type: Literal["image_url"]
     image_url: ImageUrl
 
 
-class RefusalPart(Strict):
+class ChatRefusalPart(Strict):
     """What a model said in place of an answer; it is read as text."""
 
     type: Literal["refusal"]
@@ -62,9 +62,9 @@ def _part(value: object) -> str | None:
 
 
 Part = Annotated[
-    Annotated[TextPart, Tag("(text)")]
-    | Annotated[ImagePart, Tag("(image)")]
-    | Annotated[RefusalPart, Tag("(refusal)")],
+    Annotated[ChatTextPart, Tag("(text)")]
+    | Annotated[ChatImagePart, Tag("(image)")]
+    | Annotated[ChatRefusalPart, Tag("(refusal)")],
     Discriminator(
         _part,
         custom_error_type="form",
@@ -155,12 +155,12 @@ def called(id_: str, name: str, arguments: str, where: str) -> dict[str, Any]:
     return {"id": id_, "type": "function", "function": {"name": name, "arguments": value}}
 
 
-def _parts(parts: Sequence[TextPart | ImagePart | RefusalPart], where: str) -> Iterator[dict[str, Any]]:
+def _parts(parts: Sequence[ChatTextPart | ChatImagePart | ChatRefusalPart], where: str) -> Iterator[dict[str, Any]]:
     for index, part in enumerate(parts):
-        if isinstance(part, ImagePart):
+        if isinstance(part, ChatImagePart):
             yield image(part.image_url.url, f"{where}[{index}].image_url.url")
         else:
-            yield {"type": "text", "text": part.text if isinstance(part, TextPart) else part.refusal}
+            yield {"type": "text", "text": part.text if isinstance(part, ChatTextPart) else part.refusal}
 
 
 def image(url: str, where: str) -> dict[str, Any]:
