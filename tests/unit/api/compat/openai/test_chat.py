@@ -88,7 +88,7 @@ def test_calls_have_ids_of_their_own() -> None:
 
 def test_a_choice_that_failed_is_the_error_of_all() -> None:
     stored = {"code": "empty_text", "message": "'items[1]' is blank.", "param": "items[1]"}
-    rows = [{"text": "a", "finish_reason": "stop"}, {"error": stored}]
+    rows: list[dict[str, Any]] = [{"text": "a", "finish_reason": "stop"}, {"error": stored}]
     with pytest.raises(JobFailed) as raised:
         to_reply(ended("generate", rows), body(n=2))
     assert (raised.value.code, raised.value.param) == ("empty_text", "messages")
