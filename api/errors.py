@@ -44,6 +44,7 @@ STATUS: Mapping[str, int] = {
     "model_not_found": 404,
     "pool_not_found": 404,
     "result_not_found": 404,
+    "task_not_found": 404,
     "job_not_terminal": 409,
     "job_has_no_plan": 409,
     "ambiguous_model": 422,

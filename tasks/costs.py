@@ -79,7 +79,7 @@ def cheapest(found: Mapping[tuple[str, str], CostCoefficients]) -> dict[str, Cos
     """For each model its price on the hardware where a typical item is the cheapest: that one gets the work first."""
     best: dict[str, CostCoefficients] = {}
     for (_, model), price in found.items():
-        if model not in best or _typical(price) < _typical(best[model]):
+        if model not in best or typical(price) < typical(best[model]):
             best[model] = price
     return best
 
@@ -89,5 +89,6 @@ def fastest(there: Collection[str]) -> str | None:
     return next((kind for kind in sorted(there) if kind.startswith("cuda")), next(iter(sorted(there)), None))
 
 
-def _typical(price: CostCoefficients) -> float:
+def typical(price: CostCoefficients) -> float:
+    """Milliseconds of a typical item by itself: what prices are compared by."""
     return price.base + price.item(TYPICAL_LENGTH)

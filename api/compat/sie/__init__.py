@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.compat.sie import chunks, encode, extract, generate, health, jobs, pools, score
+from api.compat.sie import chunks, encode, estimate, extract, generate, health, jobs, pools, recommend, score
 
 routers: tuple[APIRouter, ...] = (
     encode.router,
@@ -13,6 +13,8 @@ routers: tuple[APIRouter, ...] = (
     generate.router,
     chunks.router,
     jobs.router,
+    estimate.router,
+    recommend.router,
     health.router,
     pools.router,
 )

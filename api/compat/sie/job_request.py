@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.compat.endpoints import Asked
+from api.compat.sie.grammars import native_grammar
 from api.compat.sie.items import native_item, native_items
 from api.compat.sie.options import given
 from catalog.errors import nearest
@@ -73,6 +74,11 @@ def to_native(body: object) -> Asked:
     if asked.options.get("output_dtype") == OutputDtype.BINARY:
         # The peer's bits are unsigned.
         asked.options["output_dtype"] = OutputDtype.UBINARY.value
+    names: dict[str, str] = {}
+    if verb == Verb.GENERATE:
+        asked.options.setdefault("raw", True)
+        if "grammar" in asked.options:
+            asked.options["grammar"], names = native_grammar(asked.options["grammar"], "options.grammar")
     raw = {
         "verb": verb,
         "model": asked.model,
@@ -81,7 +87,7 @@ def to_native(body: object) -> Asked:
         "options": asked.options,
         **fields,
     }
-    names = {**asked.names, **{name: f"options.{name}" for name in fields}, "verb": "operation"}
+    names |= {**asked.names, **{name: f"options.{name}" for name in fields}, "verb": "operation"}
     return Asked({name: value for name, value in raw.items() if value is not None}, names)
 
 
