@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -81,6 +82,23 @@ def test_an_error_of_our_own_is_not_the_items(adapter: LlamaCppAdapter, monkeypa
     assert isinstance(outcome, EngineError)
     assert outcome.code == "model_failed"
     assert outcome.message == "KeyError"
+
+
+def test_items_of_one_job_draw_by_themselves_from_its_seed(adapter: LlamaCppAdapter) -> None:
+    options = parse_options(adapter.spec, Verb.GENERATE, {}, {"temperature": 1.0, "seed": 3, "max_tokens": 12})
+    asked = batch(Verb.GENERATE, [{"text": "Tell me of birds."}] * 3, [options] * 3)
+
+    def drawn() -> list[str]:
+        places = [replace(one, item=replace(one.item, index=place)) for place, one in enumerate(asked.entries)]
+        found = adapter.run(replace(asked, entries=tuple(places)))
+        return [one.fields["text"] for one in found if isinstance(one, Output)]
+
+    texts = drawn()
+    assert len(set(texts)) == 3
+    assert texts == drawn()
+    assert (
+        texts[0] == said(adapter, {"text": "Tell me of birds."}, temperature=1.0, seed=3, max_tokens=12).fields["text"]
+    )
 
 
 def test_a_limit_and_a_stop_are_told_apart(adapter: LlamaCppAdapter) -> None:
