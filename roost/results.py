@@ -206,6 +206,11 @@ def items_of(rows: Sequence[Mapping[str, Any]] | None) -> list[Item]:
 def _listed(name: str, told: Mapping[str, Any]) -> dict[str, Any]:
     if name == "sparse":
         sparse = sparse_of(told)
-        return {**told, "indices": sparse.indices.tolist(), "values": sparse.values.tolist()}
+        return {**told, "indices": sparse.indices.tolist(), "values": _numbers(sparse.values)}
     array = dense_of(told) if name == "dense" else multivector_of(told)
-    return {**told, "values": array.values.tolist()}
+    return {**told, "values": _numbers(array.values)}
+
+
+def _numbers(values: NDArray[Any]) -> Any:
+    """As JSON has them: of a float the fewest digits that tell it from its neighbours in its own dtype."""
+    return values.tolist() if values.dtype.kind in "iu" else values.astype(str).astype(np.float64).tolist()

@@ -6,7 +6,10 @@ import pytest
 from roost.errors import ItemFailed, NoSuchValue
 from roost.results import Result
 
-FAILED: dict[str, object] = {"id": "b", "error": {"code": "empty_text", "message": "The text is empty.", "param": "items[1]"}}
+FAILED: dict[str, object] = {
+    "id": "b",
+    "error": {"code": "empty_text", "message": "The text is empty.", "param": "items[1]"},
+}
 
 
 def vector(*numbers: float) -> dict[str, object]:
@@ -55,6 +58,11 @@ def test_a_ranking_and_the_texts_are_beside_the_items() -> None:
     ]
     assert result({"text": "a"}, {"text": "b"}).texts == ["a", "b"]
     assert result({"text": "a"}).scores is None
+
+
+def test_the_plain_form_has_no_digits_that_the_dtype_does_not_have() -> None:
+    (item,) = result(vector(0.1, 1e-30)).plain()["items"]
+    assert item["dense"]["values"] == [0.1, 1e-30]
 
 
 def test_the_plain_form_has_numbers_where_msgpack_has_bytes() -> None:
