@@ -58,14 +58,14 @@ def review_claim(client: SIEClient, claim: Claim, folder: Path) -> Findings:
 
     clauses = [Item(id=number, text=text) for number, text in passages(markdown["policy"]).items()]
     scores = client.score(RERANKER, Item(id="claim", text=told(markdown["form"])), clauses)["scores"]
-    best = [next(clause["text"] for clause in clauses if clause["id"] == one["item_id"]) for one in scores[:3]]
+    best = next(clause["text"] for clause in clauses if clause["id"] == scores[0]["item_id"])
 
     photo_item = Item(id="photo", images=[paths["photo"]])
     result = client.extract(DETECTOR, photo_item, labels=DAMAGE, options={"score_threshold": 0.05})
     damage = result["data"]
 
-    account = told(markdown["form"])
-    prompt = "\n".join([account, *best, "Is the claim covered? Answer in one sentence.", "Answer:"])
+    account = f"What happened: {' '.join(told(markdown['form']).split())}\nClause {scores[0]['item_id']}: {best}"
+    prompt = f"{account}\nClaim {claim.number}.\n\nIs the claim covered? Answer in one sentence.\n"
     result = client.generate(WRITER, prompt, max_new_tokens=1500, temperature=0, top_p=1)
     return Findings(markdown, fields, scores, damage, data_of(result["text"]))
 
