@@ -7,7 +7,7 @@ and no shape. Stored bytes go into a reply as they are, without a Python object 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -38,7 +38,7 @@ def array(data: bytes, dtype: str, *shape: int) -> dict[bytes, Any]:
     return {_MARK: True, _TYPE: dtype, _KIND: b"", _SHAPE: list(shape), _DATA: data}
 
 
-def is_array(value: object) -> bool:
+def is_array(value: object) -> TypeGuard[Mapping[Any, Any]]:
     """Whether a decoded value is an array of the client, or a number of numpy's."""
     return isinstance(value, Mapping) and _MARK in value
 

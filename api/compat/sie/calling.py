@@ -26,7 +26,7 @@ from tasks.errors import BrokerUnavailable, InvalidRequest
 ERRORS = errors.errors(403, 404, 406, 408, 409, 413, 415, 502, 503, 504)
 """Those of a route that runs a job."""
 
-MSGPACK_TOO = {Media.MSGPACK.value: {}}
+MSGPACK_TOO: dict[str, dict[str, Any]] = {Media.MSGPACK.value: {}}
 
 Model = Annotated[str, Path(description="An id of the catalog, `:profile` after it or not; `__` will do for its slash")]
 Accept = Annotated[str | None, Header(description="application/json or application/msgpack")]

@@ -44,6 +44,6 @@ def native_item(item: Any, where: str) -> Any:
         raise InvalidRequest(f"'{where}.video' is not taken: no model here reads video.", param=f"{where}.video")
     if not isinstance(found.pop("metadata", {}), dict):
         raise InvalidRequest(f"'{where}.metadata' must be an object.", param=f"{where}.metadata")
-    if is_array(multivector := found.get("multivector")):
+    if is_array(multivector := found.get("multivector", ())):
         found["multivector"] = vectors(multivector, f"{where}.multivector")
     return found

@@ -46,9 +46,10 @@ def given(verb: Verb, model: str, body: Mapping[str, Any], *, inside: str = "", 
         if value is None or name == "profile":
             continue
         place = f"{where}.{str(name)[:100]}"
-        option, meant = _translated(verb, str(name), number(value), place)
-        if option is None:
+        translated = _translated(verb, str(name), number(value), place)
+        if translated is None:
             continue
+        option, meant = translated
         if option in found:
             raise InvalidOption(f"{place!r} is given twice: {names[f'options.{option}']!r} says it, too.", param=place)
         found[option] = meant
@@ -71,11 +72,11 @@ def _profiled(model: str, profile: object, where: str) -> str:
     return name if profile == DEFAULT else f"{name}:{profile}"
 
 
-def _translated(verb: Verb, name: str, value: Any, where: str) -> tuple[str | None, Any]:
+def _translated(verb: Verb, name: str, value: Any, where: str) -> tuple[str, Any] | None:
     """The native option and its value; None for an option of the peer that is switched off and not here anyway."""
     if (why := _ABSENT.get((verb, name)) or _ABSENT_EVERYWHERE.get(name)) is not None:
         if value is False:
-            return None, None
+            return None
         raise InvalidOption(f"Option {name!r} is not taken: {why}.", param=where)
     meaning = _MEANINGS.get((verb, name))
     return (name, value) if meaning is None else (meaning[0], meaning[1](value, where))
