@@ -49,6 +49,8 @@ def told_in_a_line(interrupted: Callable[[], str] = lambda: "") -> Iterator[None
     except RoostError as error:
         at = f" ({error.param})" if error.param and error.param not in error.message else ""
         raise click.ClickException(f"{error.code}: {error.message}{at}") from None
+    except BrokenPipeError:
+        raise  # whoever read our output has enough; click ends without a word
     except OSError as error:
         raise click.ClickException(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
     except KeyboardInterrupt:

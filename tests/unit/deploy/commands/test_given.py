@@ -10,12 +10,8 @@ from deploy.commands.given import items_of, options_of, schema_of
 
 
 def test_texts_and_the_lines_of_standard_input_are_items() -> None:
-    assert list(items_of(["a", "-", "b"], [], io.StringIO("one\n\n  \r\ntwo words\r\n"))) == [
-        "a",
-        "one",
-        "two words",
-        "b",
-    ]
+    stdin = io.StringIO("one\n\n  \r\ntwo words\r\n")
+    assert list(items_of(["a", "-", "b"], [], stdin)) == ["a", "one", "two words", "b"]
 
 
 def test_each_file_is_read_by_its_kind(tmp_path: Path) -> None:
