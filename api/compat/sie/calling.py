@@ -47,7 +47,8 @@ Route = route_class(render)
 async def read(
     request: Request, to_job: Callable[[str, Mapping[str, Any]], Asked]
 ) -> tuple[dict[str, Any], int, Asked]:
-    """A body, its size and what it asks for."""
+    """A body, its size and what it asks for. Raises as `check_place` does for a place that there is not."""
+    await check_place(services(request), request.headers)
     body = await read_body(request, services(request).settings.max_body_bytes)
     if not isinstance(body.value, dict):
         raise InvalidRequest("The body must be an object.", param="body")
