@@ -17,6 +17,7 @@ from api.compat.endpoints import Asked, Ended
 from api.compat.sie import errors
 from api.compat.sie.caller import VERSION_HEADERS
 from api.compat.sie.models import last_error
+from api.compat.sie.pools import check_place
 from api.media import Media
 from api.model_objects import holders
 from api.services import services
