@@ -30,6 +30,7 @@ LIMIT_S = 240
 MODELS = {
     "fake/vectors": fake(),
     "fake/cold": fake(load_seconds=6.0),
+    "fake/slow": fake(load_seconds=30.0),
     "fake/writer": writer(),
     "fake/parser": parser(),
 }
