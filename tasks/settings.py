@@ -156,6 +156,14 @@ class Settings(BaseSettings):
         Field(description="Ids of models that may run code of their own and load pickles, separated by commas"),
     ] = ""
 
+    tei_models: Annotated[
+        str,
+        Field(
+            description="Models of TEI's routes at the root (/embed, /rerank …), separated by commas: each takes the "
+            "first that can do it; below /tei/{model} any is served"
+        ),
+    ] = ""
+
     # Where the embedded stack listens
     host: Annotated[str, Field(description="Address the API and Flower listen on")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="Port of the API")] = 8080
@@ -327,6 +335,11 @@ class Settings(BaseSettings):
     def preload_names(self) -> tuple[str, ...]:
         """The models to load at start."""
         return _names(self.preload)
+
+    @property
+    def tei_model_names(self) -> tuple[str, ...]:
+        """The models of TEI's routes that name none."""
+        return _names(self.tei_models)
 
     @property
     def pinned_names(self) -> tuple[str, ...]:

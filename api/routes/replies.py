@@ -19,6 +19,7 @@ _TEXT = {
     413: "A limit is exceeded; the message names it",
     415: "The body is neither plain JSON nor msgpack",
     422: "A field is not valid; `param` names it",
+    424: "The model cannot do it",
     429: "Too much at once; come again after Retry-After",
     500: "The service failed",
     502: "The model could not be had",

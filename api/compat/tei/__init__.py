@@ -4,4 +4,6 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-routers: tuple[APIRouter, ...] = ()
+from api.compat.tei import routes
+
+routers: tuple[APIRouter, ...] = (routes.router,)

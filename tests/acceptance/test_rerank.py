@@ -1,0 +1,163 @@
+"""Rerank by Cohere's own clients, sync and async, v1 and v2; and in Jina's shape and the peer's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import cohere
+import httpx
+import pytest
+from cohere.core.api_error import ApiError
+
+from api.compat.cohere.errors import RerankErrorReply
+from api.compat.cohere.rerank import RerankReply
+from tests.acceptance.fakes import fake
+from tests.acceptance.test_tei import PATIENT, small
+
+pytestmark = pytest.mark.slow
+
+StartStack = Callable[..., Any]
+
+RANKER, SPOILT, LATE = "org/ranker", "org/spoilt", "org/late"
+DOCUMENTS = ["Owls hunt at night.", "Chess.", "A rook is a bird.", "Chess.", "Wrens are small."]
+QUERY = "Which bird hunts?"
+
+
+@pytest.fixture(scope="module")
+def stack(start_stack: StartStack) -> Any:
+    models = {
+        RANKER: small("cross_encoder", "cross_encoder", tasks={"score": {}}),
+        LATE: small(
+            "colbert",
+            "late_interaction",
+            max_length=48,
+            tasks={
+                "encode": {"token_dims": 32, "outputs": ["multivector"]},
+                "score": {"scale": "similarity"},
+            },
+        ),
+        SPOILT: fake(faults=[{"kind": "nan", "when_text": "spoilt"}]) | {"tasks": {"score": {}}},
+        "org/short": fake(max_length=8) | {"tasks": {"score": {}}},
+    }
+    return start_stack(models=models, **PATIENT)
+
+
+@pytest.fixture(scope="module")
+def http(stack: Any) -> httpx.Client:
+    client: httpx.Client = stack.client
+    return client
+
+
+@pytest.fixture(scope="module")
+def rank(stack: Any) -> Callable[..., list[Any]]:
+    """The same ranking by all four clients: v1 and v2, sync and async."""
+    made: dict[str, Any] = {"api_key": "any", "base_url": stack.url, "timeout": 60}
+
+    async def awaited(kind: Any, asked: dict[str, Any]) -> Any:
+        async with kind(**made) as client:
+            return await client.rerank(**asked, request_options={"max_retries": 0})
+
+    def call(**asked: Any) -> list[Any]:
+        asked = {"model": RANKER, "query": QUERY, "documents": DOCUMENTS, **asked}
+        options: Any = {"max_retries": 0}
+        found = [kind(**made).rerank(**asked, request_options=options) for kind in (cohere.Client, cohere.ClientV2)]
+        return found + [asyncio.run(awaited(kind, asked)) for kind in (cohere.AsyncClient, cohere.AsyncClientV2)]
+
+    return call
+
+
+def native(http: httpx.Client, documents: list[str], model: str = RANKER) -> list[tuple[int, float]]:
+    """The ranking of the native API."""
+    body = {"verb": "score", "model": model, "query": QUERY, "items": documents}
+    found = http.post("/v1/jobs", json=body, headers={"Prefer": "wait=60"}).json()["result"]["scores"]
+    return [(one["index"], one["score"]) for one in found]
+
+
+def places(reply: Any) -> list[tuple[int, float]]:
+    return [(one.index, one.relevance_score) for one in reply.results]
+
+
+def test_every_client_gets_the_native_ranking(rank: Any, http: httpx.Client) -> None:
+    expected = native(http, DOCUMENTS)
+    assert len({score for _, score in expected}) == 4
+    assert all(0 <= score <= 1 for _, score in expected)
+    order = [index for index, _ in expected]
+    assert order.index(1) + 1 == order.index(3), "equal texts score equally, and keep the order of the request"
+    for reply in rank():
+        assert places(reply) == expected
+        assert reply.meta.billed_units.input_tokens > 0
+
+
+@pytest.mark.parametrize("top_n", [0, 3, 5, 99])
+def test_the_best_so_many(rank: Any, http: httpx.Client, top_n: int) -> None:
+    expected = native(http, DOCUMENTS)[:top_n]
+    for reply in rank(top_n=top_n):
+        assert places(reply) == expected
+
+
+def test_objects_are_ranked_by_their_texts_and_come_back(http: httpx.Client, stack: Any) -> None:
+    client = cohere.Client(api_key="any", base_url=stack.url)
+    documents: Any = [{"text": text, "title": f"T{place}"} for place, text in enumerate(DOCUMENTS)]
+    reply = client.rerank(model=RANKER, query=QUERY, documents=documents, return_documents=True)
+    assert places(reply) == native(http, DOCUMENTS)
+    assert [one.document.text for one in reply.results if one.document] == [DOCUMENTS[i] for i, _ in places(reply)]
+    named = client.rerank(model=RANKER, query=QUERY, documents=documents, rank_fields=["title", "text"])
+    assert places(named) == native(http, [f"T{place}\n{text}" for place, text in enumerate(DOCUMENTS)])
+
+
+def test_a_late_interaction_model_ranks_too(rank: Any, http: httpx.Client) -> None:
+    expected = native(http, DOCUMENTS, LATE)
+    for reply in rank(model=LATE):
+        assert places(reply) == expected
+
+
+def test_jinas_and_the_peers_shape(http: httpx.Client) -> None:
+    body = {"model": RANKER, "query": QUERY, "documents": DOCUMENTS, "top_n": 2, "return_documents": True}
+    reply = http.post("/v1/rerank", json={**body, "truncate": True})
+    told = RerankReply.model_validate_json(reply.content)
+    assert [(one.index, one.relevance_score) for one in told.results] == native(http, DOCUMENTS)[:2]
+    assert reply.json()["results"][0]["document"] == {"text": DOCUMENTS[told.results[0].index]}
+    assert told.usage.total_tokens > 0
+    peers = http.post("/v1/rerank", json={**body, "options": {"truncate": True}}).json()
+    assert (peers["model"], peers["results"]) == (RANKER, reply.json()["results"])
+    assert reply.headers["x-roost-job-id"] == told.id
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "param"),
+    [
+        ({"top_n": -1}, 422, "top_n"),
+        ({"documents": []}, 422, "documents"),
+        ({"documents": ["a", " \n"]}, 422, "documents[1]"),
+        ({"query": " "}, 422, "query"),
+        ({"model": "org/rankr"}, 404, "model"),
+        ({"model": "roost/fake"}, 422, "model"),
+        ({"model": SPOILT, "documents": ["a", "spoilt", "b"]}, 500, "documents[1]"),
+    ],
+)
+def test_errors_have_the_class_of_their_status_and_name_the_field(
+    rank: Any, stack: Any, fields: dict[str, Any], status: int, param: str
+) -> None:
+    kinds = {404: cohere.NotFoundError, 422: cohere.UnprocessableEntityError, 500: cohere.InternalServerError}
+    with pytest.raises(kinds[status]) as raised:
+        rank(**fields)
+    error: ApiError = raised.value
+    body = RerankErrorReply.model_validate(error.body)
+    assert (error.status_code, body.error.param) == (status, param)
+    assert body.message == body.detail
+
+
+def test_a_long_document_is_cut_or_refused(http: httpx.Client) -> None:
+    body = {"model": "org/short", "query": "q", "documents": ["a", "b " * 40]}
+    assert len(http.post("/v1/rerank", json=body).json()["results"]) == 2
+    refused = http.post("/v1/rerank", json={**body, "truncate": False})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (422, "documents[1]")
+    assert refused.json()["error"]["code"] == "text_too_long"
+
+
+def test_not_a_number_in_the_body_is_refused_at_the_door(http: httpx.Client) -> None:
+    text = '{"model": "org/ranker", "query": "q", "documents": ["a"], "top_n": NaN}'
+    refused = http.post("/v1/rerank", content=text, headers={"content-type": "application/json"})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (422, "top_n")
