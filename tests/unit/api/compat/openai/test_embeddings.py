@@ -12,7 +12,7 @@ import pytest
 
 from api.compat.endpoints import Ended
 from api.compat.failures import renamed
-from api.compat.openai.embeddings import ENDPOINT, EmbeddingsReply, to_job, to_reply
+from api.compat.openai.embeddings import EmbeddingsReply, to_job, to_reply
 from api.media import dumps
 from catalog.errors import InvalidOption, RoostError
 from tasks.errors import LimitExceeded
@@ -116,7 +116,3 @@ def test_one_failed_text_fails_the_call_by_its_name() -> None:
     with pytest.raises(RoostError) as raised:
         to_reply(end, body())
     assert (raised.value.code, raised.value.param) == ("text_too_long", "input[1]")
-
-
-def test_batches_may_name_it() -> None:
-    assert ENDPOINT.path == "/v1/embeddings"
