@@ -1,4 +1,4 @@
-"""All endpoints that a batch may name."""
+"""All endpoints that a batch may name, by their paths."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from api.compat.endpoints import Endpoint
 from api.compat.native import ENDPOINTS as NATIVE
 from api.compat.openai.endpoints import ENDPOINTS as OPENAI
 
-ENDPOINTS: Mapping[str, Endpoint] = {
-    **OPENAI,
-    **NATIVE,
-    rerank.ENDPOINT.path: rerank.ENDPOINT,
-    rerank.ENDPOINT_V2.path: rerank.ENDPOINT_V2,
-}
+_RERANK: tuple[Endpoint, ...] = (rerank.ENDPOINT, rerank.ENDPOINT_V2)
+
+ENDPOINTS: Mapping[str, Endpoint] = {**OPENAI, **{endpoint.path: endpoint for endpoint in _RERANK}, **NATIVE}

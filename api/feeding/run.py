@@ -37,6 +37,9 @@ FILES = "files"
 """The folder of files in the blob store; parts of batches have folders of their own."""
 
 
+_GONE = Fault("input_missing", "The content of the input file is gone.", param="input_file_id")
+
+
 class Window:
     """How many lines this process has in flight, over all its batches."""
 
@@ -75,6 +78,7 @@ class BatchRun:
     halt: Halt = field(default_factory=Halt)
     done: Tally = field(default_factory=Tally)
     live: dict[int, Progress] = field(default_factory=dict)
+    over: bool = False
 
     async def run(self) -> None:
         """Do it to the end. Raises LeaseLost, TaskError or OSError when it cannot be done just now."""
@@ -96,7 +100,7 @@ class BatchRun:
 
     async def _tend(self) -> None:
         """Keep the lease until it is lost, and see whether the work must end."""
-        while True:
+        while not self.over:
             completed = self.done.completed + sum(part.completed for part in self.live.values())
             failed = self.done.failed + sum(part.failed for part in self.live.values())
             try:
@@ -105,6 +109,9 @@ class BatchRun:
                 )
             except TaskError as error:
                 log.warning("batch %s: %s", self.batch.id, error.message)
+            except store.LeaseLost:
+                if not self.over:
+                    raise
             else:
                 if status is Status.CANCELLING:
                     self.halt.set(Stop.CANCELLED)
@@ -122,6 +129,9 @@ class BatchRun:
             await self._finish()
         except Broken as error:
             await self.fail(error.fault)
+        except FileNotFoundError:
+            log.exception("batch %s: its content is gone", self.batch.id)
+            await self.fail(_GONE)
 
     async def _validated(self) -> bool:
         """Whether there is work to do; when not, the batch has ended."""
@@ -154,7 +164,7 @@ class BatchRun:
         try:
             return (await self.it.database.run(files.get, self.batch.input_file, self.batch.caller)).blob
         except FileNotFound:
-            raise Broken(Fault("input_missing", "The input file is gone.", param="input_file_id")) from None
+            raise Broken(_GONE) from None
 
     async def _parts(self) -> None:
         """Work through all parts that are not done, some at once; when the work must end, end the rest."""
@@ -240,6 +250,7 @@ class BatchRun:
     async def _end(
         self, status: Status, faults: Sequence[Fault] = (), output: Sink | None = None, errors: Sink | None = None
     ) -> None:
+        self.over = True
         await self.it.database.run(
             store.end,
             self.batch.id,

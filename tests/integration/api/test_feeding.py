@@ -1,0 +1,215 @@
+"""Feeders in this process over real Postgres and Valkey, with a consumer that ends jobs as a worker would."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.feeding.feeder import Feeder
+from api.feeding.services import Feeding, feeding
+from catalog.loader import Catalog
+from tasks.batches import OPEN, Batch, Status
+from tasks.files import StoredFile
+from tasks.prepare import CALLER, job_id
+from tasks.settings import Settings
+from tasks.store import batches as store
+from tasks.store import files
+
+Consumer = Any
+Start = Callable[[str], Awaitable["asyncio.Task[None]"]]
+
+
+@pytest.fixture
+def settings(database_url: str, broker_url: str, tmp_path: Path) -> Settings:
+    return Settings(
+        database_url=database_url,
+        broker_url=broker_url,
+        blobs=str(tmp_path),
+        max_body_bytes=1 << 20,
+        job_lease_s=2.0,
+        batch_in_flight=300,
+    )
+
+
+@pytest.fixture
+async def it(settings: Settings, catalog: Catalog) -> AsyncIterator[Feeding]:
+    async with feeding(settings, catalog) as made:
+        yield made
+
+
+@pytest.fixture
+async def start(settings: Settings, catalog: Catalog) -> AsyncIterator[Start]:
+    """Starts feeders with parts of their own; all are stopped at the end."""
+    async with AsyncExitStack() as stack:
+
+        async def begin(name: str) -> asyncio.Task[None]:
+            feeder = Feeder(await stack.enter_async_context(feeding(settings, catalog)), name)
+            task = asyncio.create_task(feeder.run())
+
+            async def end() -> None:
+                feeder.close()
+                await asyncio.gather(task, return_exceptions=True)
+
+            stack.push_async_callback(end)
+            return task
+
+        yield begin
+
+
+def embed(custom_id: int, model: str = "org/plain") -> dict[str, Any]:
+    body = {"model": model, "input": f"text {custom_id}"}
+    return {"custom_id": str(custom_id), "method": "POST", "url": "/v1/embeddings", "body": body}
+
+
+async def new_batch(it: Feeding, lines: Sequence[Any], window_s: float = 3600.0) -> Batch:
+    content = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    now = datetime.now(UTC)
+    with it.blobs.writing(key := f"files/{job_id(now.timestamp()).hex}") as out:
+        out.write(content)
+    file = StoredFile(job_id(now.timestamp()), CALLER, "in", "batch", len(content), key, now, None)
+    await it.database.run(files.put, file)
+    new = store.NewBatch(
+        id=job_id(now.timestamp()),
+        caller=CALLER,
+        endpoint="/v1/embeddings",
+        completion_window="1h",
+        input_file=file.id,
+        labels=None,
+        output_expires_s=3600,
+        folder=f"batches/{file.id.hex}",
+        created_at=now,
+        expires_at=now + timedelta(seconds=window_s),
+    )
+    return await it.database.run(store.create, new)
+
+
+async def reached(it: Feeding, batch: Batch, condition: Callable[[Batch], bool]) -> Batch:
+    async with asyncio.timeout(60):
+        while not condition(batch):
+            await asyncio.sleep(0.02)
+            batch = await it.database.run(store.get, batch.id, CALLER)
+    return batch
+
+
+async def ended(it: Feeding, batch: Batch) -> Batch:
+    return await reached(it, batch, lambda found: found.status not in OPEN)
+
+
+async def lines_of(it: Feeding, id_: Any) -> list[dict[str, Any]]:
+    if id_ is None:
+        return []
+    file = await it.database.run(files.get, id_, CALLER)
+    data = b"".join(it.blobs.chunks(file.blob))
+    assert len(data) == file.bytes
+    return [json.loads(line) for line in data.splitlines()]
+
+
+async def test_two_feeders_share_batches_and_no_line_is_lost_or_twice(
+    it: Feeding, start: Start, consumer: Consumer, tmp_path: Path
+) -> None:
+    batches = [await new_batch(it, [embed(n) for n in range(200)]) for _ in range(4)]
+    await start("one")
+    await start("two")
+
+    for made in batches:
+        batch = await ended(it, made)
+        assert (batch.status, batch.total, batch.completed, batch.failed) == (Status.COMPLETED, 200, 200, 0)
+        assert [int(line["custom_id"]) for line in await lines_of(it, batch.output_file)] == list(range(200))
+    assert len({job.id for job in consumer.taken}) == len(consumer.taken) == 800
+    # What is left in the store are the files alone.
+    assert [path.name for path in (tmp_path / "batches").rglob("*") if path.is_file()] == []
+
+
+async def test_a_feeder_that_stops_hands_its_batch_on(it: Feeding, start: Start, idle_consumer: Consumer) -> None:
+    batch = await new_batch(it, [embed(n) for n in range(400)])
+    first = await start("one")
+    await reached(it, batch, lambda found: found.fed > 1)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    idle_consumer.release()
+
+    await start("two")
+    batch = await ended(it, batch)
+
+    assert (batch.status, batch.completed) == (Status.COMPLETED, 400)
+    assert [int(line["custom_id"]) for line in await lines_of(it, batch.output_file)] == list(range(400))
+
+
+async def test_lines_in_flight_are_bounded(it: Feeding, start: Start, idle_consumer: Consumer) -> None:
+    batch = await new_batch(it, [embed(n) for n in range(1000)])
+    await start("one")
+    await reached(it, batch, lambda found: found.fed == 2)
+
+    def open_jobs(conn: Any) -> int:
+        return int(conn.exec_driver_sql("SELECT count(*) FROM jobs").scalar_one())
+
+    # Two parts of 128 lines fit into 300; the next look of the feeder at its lease is long past.
+    batch = await reached(it, batch, lambda found: (datetime.now(UTC) - found.created_at).total_seconds() > 3)
+    assert await it.database.run(open_jobs) == 256
+    assert batch.fed == 2
+    idle_consumer.release()
+    assert (await ended(it, batch)).completed == 1000
+
+
+async def test_what_is_not_done_when_the_window_closes_is_listed(
+    it: Feeding, start: Start, idle_consumer: Consumer
+) -> None:
+    batch = await new_batch(it, [embed(n) for n in range(500)], window_s=2.5)
+    await start("one")
+
+    batch = await ended(it, batch)
+
+    assert (batch.status, batch.total, batch.completed, batch.failed) == (Status.EXPIRED, 500, 0, 500)
+    rest = await lines_of(it, batch.error_file)
+    assert [int(line["custom_id"]) for line in rest] == list(range(500))
+    assert {(line["response"], line["error"]["code"]) for line in rest} == {(None, "batch_expired")}
+    assert batch.output_file is None
+
+
+async def test_a_cancel_before_anybody_looks_leaves_no_files(it: Feeding, start: Start) -> None:
+    batch = await new_batch(it, [embed(1)])
+    await it.database.run(store.cancel, batch.id, CALLER)
+    await start("one")
+
+    batch = await ended(it, batch)
+
+    assert (batch.status, batch.output_file, batch.error_file) == (Status.CANCELLED, None, None)
+
+
+async def test_a_batch_whose_input_is_gone_from_the_store_fails(it: Feeding, start: Start) -> None:
+    batch = await new_batch(it, [embed(1)])
+    file = await it.database.run(files.get, batch.input_file, CALLER)
+    it.blobs.delete(file.blob)
+    await start("one")
+
+    batch = await ended(it, batch)
+
+    assert batch.status is Status.FAILED
+    assert batch.errors is not None
+    assert batch.errors[0]["code"] == "input_missing"
+
+
+async def test_items_that_fail_and_bodies_that_are_refused_keep_their_order(
+    it: Feeding, start: Start, consumer: Consumer
+) -> None:
+    def edit(_: int, row: dict[str, Any]) -> dict[str, Any]:
+        return {"error": {"code": "model_failed", "message": "It broke.", "retryable": False}}
+
+    consumer.edit = edit
+    batch = await new_batch(it, [embed(1), embed(2, "org/none"), embed(3)])
+    await start("one")
+
+    batch = await ended(it, batch)
+
+    assert (batch.status, batch.failed) == (Status.FAILED, 3)
+    errors = await lines_of(it, batch.error_file)
+    assert [line["custom_id"] for line in errors] == ["1", "2", "3"]
+    assert [line["response"]["status_code"] for line in errors] == [500, 404, 500]
+    assert errors[0]["response"]["body"]["error"]["message"] == "It broke."
