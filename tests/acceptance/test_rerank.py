@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import cohere
@@ -51,18 +51,25 @@ def http(stack: Any) -> httpx.Client:
 
 
 @pytest.fixture(scope="module")
-def rank(stack: Any) -> Callable[..., list[Any]]:
+def made(stack: Any) -> Iterator[dict[str, Any]]:
+    """How a sync client is made: on connections of ours, since it has no way to close its own."""
+    with httpx.Client(timeout=60) as connections:
+        yield {"api_key": "any", "base_url": stack.url, "httpx_client": connections}
+
+
+@pytest.fixture(scope="module")
+def rank(stack: Any, made: dict[str, Any]) -> Callable[..., list[Any]]:
     """The same ranking by all four clients: v1 and v2, sync and async."""
-    made: dict[str, Any] = {"api_key": "any", "base_url": stack.url, "timeout": 60}
+    once: Any = {"max_retries": 0}
 
     async def awaited(kind: Any, asked: dict[str, Any]) -> Any:
-        async with kind(**made) as client:
-            return await client.rerank(**asked, request_options={"max_retries": 0})
+        async with httpx.AsyncClient(timeout=60) as connections:
+            client = kind(api_key="any", base_url=stack.url, httpx_client=connections)
+            return await client.rerank(**asked, request_options=once)
 
-    def call(**asked: Any) -> list[Any]:
-        asked = {"model": RANKER, "query": QUERY, "documents": DOCUMENTS, **asked}
-        options: Any = {"max_retries": 0}
-        found = [kind(**made).rerank(**asked, request_options=options) for kind in (cohere.Client, cohere.ClientV2)]
+    def call(**fields: Any) -> list[Any]:
+        asked = {"model": RANKER, "query": QUERY, "documents": DOCUMENTS, **fields}
+        found = [kind(**made).rerank(**asked, request_options=once) for kind in (cohere.Client, cohere.ClientV2)]
         return found + [asyncio.run(awaited(kind, asked)) for kind in (cohere.AsyncClient, cohere.AsyncClientV2)]
 
     return call
@@ -97,8 +104,8 @@ def test_the_best_so_many(rank: Any, http: httpx.Client, top_n: int) -> None:
         assert places(reply) == expected
 
 
-def test_objects_are_ranked_by_their_texts_and_come_back(http: httpx.Client, stack: Any) -> None:
-    client = cohere.Client(api_key="any", base_url=stack.url)
+def test_objects_are_ranked_by_their_texts_and_come_back(http: httpx.Client, made: dict[str, Any]) -> None:
+    client = cohere.Client(**made)
     documents: Any = [{"text": text, "title": f"T{place}"} for place, text in enumerate(DOCUMENTS)]
     reply = client.rerank(model=RANKER, query=QUERY, documents=documents, return_documents=True)
     assert places(reply) == native(http, DOCUMENTS)
@@ -138,7 +145,7 @@ def test_jinas_and_the_peers_shape(http: httpx.Client) -> None:
     ],
 )
 def test_errors_have_the_class_of_their_status_and_name_the_field(
-    rank: Any, stack: Any, fields: dict[str, Any], status: int, param: str
+    rank: Any, fields: dict[str, Any], status: int, param: str
 ) -> None:
     kinds = {404: cohere.NotFoundError, 422: cohere.UnprocessableEntityError, 500: cohere.InternalServerError}
     with pytest.raises(kinds[status]) as raised:

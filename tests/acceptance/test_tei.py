@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
+import huggingface_hub
 import numpy as np
 import pytest
 from huggingface_hub import AsyncInferenceClient, InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 
+from api.compat.tei.info import TeiInfo
 from tests.acceptance.fakes import fake
 from tests.small import folder
 
@@ -82,7 +84,16 @@ def http(stack: Any) -> httpx.Client:
 
 
 @pytest.fixture(scope="module")
-def both(stack: Any) -> Callable[..., list[Any]]:
+def sync_client() -> Iterator[type[InferenceClient]]:
+    """The sync client. Tests ask no hub, and the client takes any address for one: only ours is asked here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+        yield InferenceClient
+    huggingface_hub.close_session()
+
+
+@pytest.fixture(scope="module")
+def both(stack: Any, sync_client: type[InferenceClient]) -> Callable[..., list[Any]]:
     """The same call by both clients, pointed at a path of the service."""
 
     def call(path: str, call: Callable[[Any], Any]) -> list[Any]:
@@ -90,7 +101,7 @@ def both(stack: Any) -> Callable[..., list[Any]]:
             async with AsyncInferenceClient(model=stack.url + path, timeout=60) as client:
                 return await call(client)
 
-        return [call(InferenceClient(model=stack.url + path, timeout=60)), asyncio.run(awaited())]
+        return [call(sync_client(model=stack.url + path, timeout=60)), asyncio.run(awaited())]
 
     return call
 
@@ -177,20 +188,27 @@ def test_sparse_vectors_and_those_of_tokens_are_the_native_ones(http: httpx.Clie
     assert len(tokens[0]) == row["multivector"]["num_tokens"]
 
 
-def test_what_a_model_is_and_whether_it_can_be_asked(stack: Any, http: httpx.Client) -> None:
-    for path, kind in (
-        (f"/tei/{MINILM}", "embedding"),
-        ("/tei/org/ranker", "reranker"),
-        ("/tei/org/moods", "classifier"),
-    ):
-        told = InferenceClient().get_endpoint_info(model=stack.url + path)
-        assert list(told["model_type"]) == [kind]
-        assert path.endswith(told["model_id"])
-        assert InferenceClient().health_check(model=stack.url + path) is True
-    assert told["model_type"]["classifier"]["id2label"] == {"0": "calm", "1": "angry", "2": "attack"}
-    assert InferenceClient().get_endpoint_info(model=stack.url)["model_id"] == "org/both"
-    assert InferenceClient().health_check(model=stack.url) is True
+@pytest.mark.parametrize(
+    ("path", "kind", "model"),
+    [
+        (f"/tei/{MINILM}", "embedding", MINILM),
+        ("/tei/org/ranker", "reranker", "org/ranker"),
+        ("/tei/org/moods", "classifier", "org/moods"),
+        ("", "embedding", "org/both"),
+    ],
+)
+def test_what_a_model_is_and_whether_it_can_be_asked(both: Any, path: str, kind: str, model: str) -> None:
+    for told in both(path, lambda c: c.get_endpoint_info()):
+        TeiInfo.model_validate(told)
+        assert (told["model_id"], list(told["model_type"])) == (model, [kind])
+    assert both(path, lambda c: c.health_check()) == [True, True]
+    if kind == "classifier":
+        assert told["model_type"][kind]["id2label"] == {"0": "calm", "1": "angry", "2": "attack"}
+
+
+def test_a_model_that_there_is_not_is_not_healthy(http: httpx.Client) -> None:
     assert http.get("/tei/org/none/health").status_code == 404
+    assert http.get("/tei/org/none/info").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -227,11 +245,12 @@ def test_errors_are_in_teis_envelope_and_name_the_field(
     assert param is None or told["param"] == param
 
 
-def test_huggingfaces_client_shows_the_message(both: Any, stack: Any) -> None:
-    with pytest.raises(HfHubHTTPError, match="org/both"):
-        InferenceClient(model=f"{stack.url}/tei/org/botth").feature_extraction("a")
-    with pytest.raises(HfHubHTTPError, match="ROOST_TEI_MODELS"):
-        InferenceClient(model=f"{stack.url}/embed_sparse").feature_extraction("a")
+@pytest.mark.parametrize(
+    ("path", "said"), [("/tei/org/botth", "org/both"), ("/embed_sparse", "ROOST_TEI_MODELS")], ids=["unknown", "none"]
+)
+def test_huggingfaces_client_shows_the_message(both: Any, path: str, said: str) -> None:
+    with pytest.raises(HfHubHTTPError, match=said):
+        both(path, lambda c: c.feature_extraction("a"))
 
 
 def test_a_call_is_a_job_like_any_other(http: httpx.Client) -> None:
