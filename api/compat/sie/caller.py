@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from importlib.metadata import version
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,7 +16,7 @@ from api.route import Handler
 SDK_HEADER = "x-sie-sdk-version"
 """The peer's client sends it with every request; nobody else does."""
 
-VERSION_HEADERS = {"x-sie-server-version": "0.10.1"}
+VERSION_HEADERS = {"x-sie-server-version": "0.10.1", "x-roost-version": version("roost")}
 """Which of the peer's versions is spoken: its client warns when that is far from its own."""
 
 

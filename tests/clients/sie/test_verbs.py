@@ -25,6 +25,13 @@ FILES = Path(__file__).parents[2] / "files"
 TEXTS = ["The owl waits.", "A ship, a boat.", "A raft!"]
 BGE = "small/bge-m3"
 
+SCHEMA = {
+    "type": "object",
+    "properties": {"n": {"enum": [1, 2]}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
+
 Call = Callable[..., Any]
 
 
