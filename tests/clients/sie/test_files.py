@@ -62,6 +62,7 @@ def test_a_batch_runs_to_its_end(url: str) -> None:
             batch = client.batches.retrieve(batch["id"])
         check(batch, client.files.content(batch["output_file_id"]))
         assert batch["id"] in [one["id"] for one in client.batches.list(limit=100)]
+        assert client.batches.list_page(limit=1)["object"] == "list"
         with pytest.raises(RequestError, match="cancelled"):
             client.batches.cancel(batch["id"])
 
