@@ -28,6 +28,7 @@ def stack(start_stack: StartStack) -> Any:
         "org/fast": fake(),
         "org/slow": timed(cost=400.0),
         "org/writer": writer(),
+        "org/ranker": fake() | {"tasks": {"score": {}}},
         "org/broken": fake(faults=[{"kind": "error", "when_text": "BROKEN"}]),
     }
     return start_stack(models=models, max_file_bytes=600_000)
@@ -104,6 +105,8 @@ def test_a_batch_of_embeddings_is_what_the_calls_would_have_given(client: OpenAI
     [
         ("/v1/chat/completions", {"model": "org/writer", "messages": [{"role": "user", "content": "a b"}]}, "choices"),
         ("/v1/completions", {"model": "org/writer", "prompt": "a b", "max_tokens": 4}, "choices"),
+        ("/v1/rerank", {"model": "org/ranker", "query": "a", "documents": ["b", "c"]}, "results"),
+        ("/v1/score", {"model": "org/ranker", "query": "a", "items": ["b", "c"]}, "scores"),
         ("/v1/encode", {"model": "org/fast", "items": ["a", {"id": "x", "text": "b"}]}, "items"),
         ("/v1/generate", {"model": "org/writer", "items": ["a b"], "options": {"max_tokens": 3}}, "items"),
     ],

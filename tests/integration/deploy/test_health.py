@@ -1,4 +1,4 @@
-"""The worker's health check reads the beats that engine children leave in Valkey."""
+"""The checks of workers and of the feeder read the beats that these leave in Valkey."""
 
 from __future__ import annotations
 
@@ -45,3 +45,25 @@ def test_the_beat_of_another_host_does_not_make_this_one_well(settings: Settings
     _beat(settings, "cpu@another-host", time.time())
     with pytest.raises(health.Unwell, match="no worker"):
         health.worker(settings)
+
+
+def _fed(settings: Settings, host: str, at: float) -> None:
+    with redis.Redis.from_url(settings.redis_url) as client:
+        client.set(keys.feeder(host), repr(at))
+
+
+def test_a_feeder_that_looked_a_moment_ago_is_well(settings: Settings) -> None:
+    _fed(settings, socket.gethostname(), time.time())
+    health.feeder(settings)
+
+
+def test_a_feeder_that_fell_silent_is_unwell(settings: Settings) -> None:
+    _fed(settings, socket.gethostname(), time.time() - 2 * health.FRESH_S)
+    with pytest.raises(health.Unwell, match="30 s ago"):
+        health.feeder(settings)
+
+
+def test_the_feeder_of_another_host_does_not_make_this_one_well(settings: Settings) -> None:
+    _fed(settings, "another-host", time.time())
+    with pytest.raises(health.Unwell, match="no feeder"):
+        health.feeder(settings)

@@ -24,7 +24,7 @@ DAY = timedelta(days=1)
 
 def new_file(**fields: Any) -> StoredFile:
     now = datetime.now(UTC)
-    values = {
+    values: dict[str, Any] = {
         "id": job_id(now.timestamp()),
         "caller": "anna",
         "filename": "in.jsonl",
@@ -48,7 +48,7 @@ def file(database: Database) -> StoredFile:
 def new_batch(database: Database, file: StoredFile) -> Callable[..., Batch]:
     def make(**fields: Any) -> Batch:
         now = datetime.now(UTC)
-        values = {
+        values: dict[str, Any] = {
             "id": job_id(now.timestamp()),
             "caller": "anna",
             "endpoint": "/v1/embeddings",
