@@ -51,6 +51,7 @@ def _signature(
 ) -> None: ...
 
 
+_BODIES = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in (JobRequest, SieJobRequest)]
 _WAITED = {"Preference-Applied": {"description": "The wait that was granted", "schema": {"type": "string"}}}
 _LOCATED = {"Location": {"description": "The job's path", "schema": {"type": "string"}}}
 _REPLAYED = {
@@ -63,7 +64,7 @@ _REPLAYED = {
     summary="Submit a job",
     openapi_extra={
         "requestBody": {
-            "content": {Media.MSGPACK.value: {"schema": {"$ref": "#/components/schemas/JobRequest"}}},
+            "content": {Media.MSGPACK.value: {"schema": {"anyOf": _BODIES, "title": "Body"}}},
         }
     },
     responses={

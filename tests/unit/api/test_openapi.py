@@ -73,7 +73,8 @@ def test_every_busy_status_tells_of_retry_after(document: dict[str, Any]) -> Non
 def test_the_hot_routes_are_documented_though_they_read_by_themselves(document: dict[str, Any]) -> None:
     submit = document["paths"]["/v1/jobs"]["post"]
     for media in ("application/json", "application/msgpack"):
-        assert submit["requestBody"]["content"][media]["schema"]["$ref"].endswith("/JobRequest")
+        forms = submit["requestBody"]["content"][media]["schema"]["anyOf"]
+        assert [form["$ref"].rsplit("/", 1)[-1] for form in forms] == ["JobRequest", "SieJobRequest"]
     assert {(p["in"], p["name"]) for p in submit["parameters"]} == {
         ("header", "prefer"),
         ("header", "idempotency-key"),
