@@ -154,12 +154,14 @@ def _turns(payload: Mapping[str, Any]) -> tuple[list[Mapping[str, Any]], list[Im
     if isinstance(messages, ItemRejected):
         raise messages
     turns: list[Mapping[str, Any]] = []
+    # A part stands for the next of the item's images.
+    given = iter(payload.get("images") or ())
     for number, message in enumerate(messages):
         content = message.get("content")
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else []
         for place, part in enumerate(content if isinstance(content, list) else ()):
             if part["type"] == "image":
-                images.append(_decoded(part["image"], f"messages[{number}].content[{place}].image.data"))
+                images.append(_decoded(next(given, None), f"messages[{number}].content[{place}].image.data"))
                 parts.append({"type": "image"})
             else:
                 parts.append({"type": "text", "text": part["text"]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ Inputs = Callable[[str, list[Image.Image]], Any]
 BAD: tuple[Payload, ...] = (
     {},
     {"text": "What?", "images": [{"data": b"no image"}]},
-    {"messages": [{"role": "user", "content": [{"type": "image", "image": {}}]}]},
+    {"messages": [{"role": "user", "content": [{"type": "image"}]}]},
 )
 MESSAGES: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},
@@ -33,9 +33,9 @@ MESSAGES: list[dict[str, Any]] = [
         "role": "user",
         "content": [
             {"type": "text", "text": "From "},
-            {"type": "image", "image": 3},
+            {"type": "image"},
             {"type": "text", "text": " to "},
-            {"type": "image", "image": 4},
+            {"type": "image"},
         ],
     },
 ]
@@ -67,21 +67,13 @@ def model(name: str) -> tuple[Spec, Path | None]:
 
 
 def items() -> list[Payload]:
-    turns = [
-        {**turn, "content": [_filled(part) for part in turn["content"]]} if isinstance(turn["content"], list) else turn
-        for turn in MESSAGES
-    ]
     return [
         {"text": "What is it?", "images": [media(0)]},
         {"text": "There is none to see."},
-        {"messages": turns},
+        {"messages": MESSAGES, "images": [media(3), media(4)]},
         {"text": "What is it?", "images": [media(1)]},
         {"text": "And these two?", "images": [media(2), media(0)]},
     ]
-
-
-def _filled(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "image", "image": media(part["image"])} if part["type"] == "image" else dict(part)
 
 
 def conversation(payload: Payload) -> tuple[list[dict[str, Any]], list[Image.Image]]:
