@@ -136,6 +136,27 @@ def test_a_schema_is_a_grammar_whether_it_is_strict_or_not(strict: bool | None) 
     assert "grammar" not in options(response_format={"type": "text"})
 
 
+@pytest.mark.parametrize("anything", [{}, True])
+def test_a_schema_of_anything_is_one(anything: Any) -> None:
+    grammar = options(**schema(name="x", schema=anything))["grammar"]
+    assert grammar == {"json_schema": anything}
+    check_grammar(Grammar(**grammar))
+
+
+def nested(levels: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for _ in range(levels):
+        found = {"items": found}
+    return found
+
+
+@pytest.mark.parametrize("large", [{"enum": ["x" * 5_000_000]}, nested(300)])
+def test_a_schema_beyond_the_limits_is_refused(large: Any) -> None:
+    with pytest.raises(RoostError, match=r"must (take at most|be nested at most)") as raised:
+        asked(**schema(name="x", schema=large))
+    assert raised.value.param == "response_format"
+
+
 def test_functions_go_to_the_template_and_are_left_out_where_none_is_to_be_called() -> None:
     look = function(description="Looks", parameters={"type": "object"}, strict=True)
     found = options(tools=[look, function("go")])
