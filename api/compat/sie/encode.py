@@ -17,7 +17,7 @@ from api.compat.sie.arrays import written
 from api.compat.sie.caller import is_peer
 from api.compat.sie.calling import ERRORS, MSGPACK_TOO, Accept, Model, Route, read, run
 from api.compat.sie.errors import item_error
-from api.compat.sie.items import SieItem, native_items
+from api.compat.sie.items import SieInput, native_items
 from api.compat.sie.options import given
 from api.compat.sie.replies import SieFailedItem, SieItemError, SieTiming, SieUsage
 from api.media import Media
@@ -46,7 +46,7 @@ class EncodeParams(Strict):
 class EncodeBody(Strict):
     """Items to encode."""
 
-    items: Annotated[list[SieItem], SkipValidation]
+    items: Annotated[list[SieInput], SkipValidation]
     params: EncodeParams | None = None
 
 

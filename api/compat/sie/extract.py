@@ -15,7 +15,7 @@ from api.compat.shapes import shaped
 from api.compat.sie import replies
 from api.compat.sie.calling import ERRORS, MSGPACK_TOO, Accept, Model, Route, read, run
 from api.compat.sie.errors import item_error
-from api.compat.sie.items import SieItem, native_items
+from api.compat.sie.items import SieInput, native_items
 from api.compat.sie.options import given
 from api.compat.sie.replies import SieItemError, SieTiming, SieUsage
 from api.media import Media
@@ -41,7 +41,7 @@ class ExtractParams(Strict):
 class ExtractBody(Strict):
     """Items to look into."""
 
-    items: Annotated[list[SieItem], SkipValidation]
+    items: Annotated[list[SieInput], SkipValidation]
     params: ExtractParams | None = None
 
 

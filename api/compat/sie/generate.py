@@ -46,7 +46,7 @@ class GenerateBody(Strict):
     """A text to go on with. Without images it is read as it is, without the chat template."""
 
     prompt: str
-    max_new_tokens: Annotated[int, SkipValidation, Field(ge=1)]
+    max_new_tokens: Annotated[int, Field(ge=1)]
     images: Annotated[list[Image] | None, SkipValidation] = None
     temperature: Annotated[float | None, SkipValidation, Field(description="0 if left out")] = None
     top_p: Annotated[float | None, SkipValidation] = None

@@ -22,6 +22,10 @@ class SieItem(ItemRequest):
     metadata: Annotated[dict[str, Any] | None, Field(description="Taken, and kept nowhere")] = None
 
 
+SieInput = SieItem | str
+"""An item, or as an extra of this service its text alone."""
+
+
 def native_items(items: Any) -> Any:
     """The items of a body; what is no list is left for the check of the whole."""
     if not isinstance(items, list):

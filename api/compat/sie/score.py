@@ -15,7 +15,7 @@ from api.compat.shapes import shaped
 from api.compat.sie import replies
 from api.compat.sie.calling import ERRORS, MSGPACK_TOO, Accept, Model, Route, read, run
 from api.compat.sie.errors import item_error
-from api.compat.sie.items import SieItem, native_item, native_items
+from api.compat.sie.items import SieInput, native_item, native_items
 from api.compat.sie.options import given
 from api.compat.sie.replies import SieFailedItem, SieTiming, SieUsage
 from api.media import Media
@@ -34,8 +34,8 @@ MOST_ITEMS = 1000
 class ScoreBody(Strict):
     """A query and what to score it against."""
 
-    query: Annotated[SieItem, SkipValidation]
-    items: Annotated[list[SieItem], SkipValidation]
+    query: Annotated[SieInput, SkipValidation]
+    items: Annotated[list[SieInput], SkipValidation]
     instruction: Annotated[str | None, SkipValidation] = None
     options: Annotated[
         dict[str, Any] | None,

@@ -218,7 +218,15 @@ def test_a_field_that_generate_does_not_have_is_told_with_the_nearest() -> None:
     assert caught.value.param == "temperatur"
 
 
-@pytest.mark.parametrize("body", [{"prompt": "hi"}, {"max_new_tokens": 3}, {"prompt": 3, "max_new_tokens": 3}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"prompt": "hi"},
+        {"max_new_tokens": 3},
+        {"prompt": 3, "max_new_tokens": 3},
+        *({"prompt": "hi", "max_new_tokens": value} for value in (0, "3", {}, [], None)),
+    ],
+)
 def test_a_prompt_and_a_bound_are_needed(body: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
         generate.to_job("m", body)
