@@ -26,7 +26,7 @@ from tasks.models import metadata
 
 ROOT = Path(__file__).parents[3]
 DOCKERFILES = ("Dockerfile.api", "Dockerfile.worker")
-LAYERS = ("api", "catalog", "deploy", "engine", "migrations", "tasks")
+PACKAGES = ("api", "catalog", "deploy", "engine", "migrations", "roost", "tasks")
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,9 @@ def test_an_extra_that_does_not_exist_stops_the_build() -> None:
 def test_what_is_built_from_reaches_the_build_and_secrets_do_not() -> None:
     rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
     assert rules[0] == "*"
-    assert {f"!{name}" for name in (*LAYERS, "constraints.txt", "pyproject.toml", "README.md", "LICENSE")} <= set(rules)
+    assert {f"!{name}" for name in (*PACKAGES, "constraints.txt", "pyproject.toml", "README.md", "LICENSE")} <= set(
+        rules
+    )
     assert rules.index("deploy/.env") > rules.index("!deploy")
 
 
@@ -118,7 +120,7 @@ def _pip(python: Path, *arguments: str) -> None:
 
 @pytest.fixture(scope="session")
 def sources() -> list[str]:
-    """The files that a commit of this tree would hold, of the layers and of the top folder."""
+    """The files that a commit of this tree would hold, of the packages and of the top folder."""
     listed = subprocess.run(
         ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         capture_output=True,
@@ -126,7 +128,7 @@ def sources() -> list[str]:
         check=True,
     )
     names = filter(None, listed.stdout.split("\0"))
-    return [name for name in names if (ROOT / name).is_file() and ("/" not in name or name.split("/")[0] in LAYERS)]
+    return [name for name in names if (ROOT / name).is_file() and ("/" not in name or name.split("/")[0] in PACKAGES)]
 
 
 @pytest.fixture(scope="session")
@@ -142,10 +144,14 @@ def wheel(sources: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_every_file_of_every_layer(wheel: Path, sources: list[str]) -> None:
+def test_the_wheel_holds_every_file_of_every_package(wheel: Path, sources: list[str]) -> None:
     with zipfile.ZipFile(wheel) as archive:
         inside = set(archive.namelist())
-    wanted = {name for name in sources if "/" in name and not (name.startswith("deploy/") and not name.endswith(".py"))}
+    # deploy/ and roost/ hold what builds images and the client alone, too.
+    beside = {
+        name for name in sources if name.startswith(("deploy/", "roost/")) and not name.endswith((".py", ".typed"))
+    }
+    wanted = {name for name in sources if "/" in name} - beside
     assert sorted(wanted - inside) == []
     assert any(re.match(r"catalog/models/.+\.yaml$", name) for name in wanted)
     assert any(re.match(r"migrations/versions/\w+\.py$", name) for name in wanted - {"migrations/versions/__init__.py"})
@@ -196,7 +202,20 @@ def test_the_api_image_holds_no_torch_and_no_model_library(api_image: Path) -> N
 def test_the_command_runs_and_lists_what_the_containers_start(api_image: Path) -> None:
     done = subprocess.run([api_image.parent / "roost", "--help"], cwd="/", capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    for command in ("api", "worker", "chores", "beat", "feeder", "flower", "migrate"):
+    for command in (
+        "api",
+        "worker",
+        "chores",
+        "beat",
+        "feeder",
+        "flower",
+        "migrate",
+        "submit",
+        "wait",
+        "jobs",
+        "models",
+        "top",
+    ):
         assert re.search(rf"^\s+{command}\b", done.stdout, re.MULTILINE), command
 
 
