@@ -140,7 +140,7 @@ def final_status(status: Status, *, late: bool, succeeded: int) -> Status:
 
 def window(text: str) -> timedelta:
     """The completion window of `24h`, `90m` or `3d`. Raises InvalidRequest."""
-    found = re.fullmatch(r"([1-9]\d{0,5})([mhd])", text)
+    found = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", text)
     unit = {"m": "minutes", "h": "hours", "d": "days"}
     asked = timedelta(**{unit[found[2]]: int(found[1])}) if found else None
     if asked is None or asked > MOST_WINDOW:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -26,7 +26,7 @@ from catalog.errors import nearest
 from tasks.batches import CANCELLABLE, PREFIX, Batch, Status, window
 from tasks.errors import AlreadyFinished, InvalidRequest
 from tasks.files import INPUT, KEPT_S, LEAST_KEPT_S, MOST_KEPT_S, FileNotFound, parsed_id, shown_id
-from tasks.items import Strict
+from tasks.items import Strict, fault
 from tasks.prepare import CALLER, job_id
 from tasks.store import batches as store
 from tasks.store import files
@@ -35,7 +35,16 @@ router = APIRouter(route_class=route_class(errors.render), tags=["openai"])
 
 BatchId = Annotated[str, Path(description="The batch's id", examples=[f"{PREFIX}0199c0de000070008000000000000000"])]
 
-_Value = Annotated[str, Field(max_length=512)]
+
+def _no_nul(value: str) -> str:
+    """The database cannot hold it."""
+    if "\0" in value:
+        raise fault("must not hold the character U+0000")
+    return value
+
+
+_Name = Annotated[str, Field(max_length=64), AfterValidator(_no_nul)]
+_Value = Annotated[str, Field(max_length=512), AfterValidator(_no_nul)]
 
 
 class ExpiresAfter(Strict):
@@ -51,9 +60,7 @@ class BatchRequest(Strict):
     input_file_id: Annotated[str, Field(description="A file of the purpose `batch`")]
     endpoint: Annotated[str, Field(description=f"What its lines ask for: {', '.join(sorted(ENDPOINTS))}")]
     completion_window: Annotated[str, Field(description="Such as `24h`; a number and m, h or d, at most 14d")] = "24h"
-    metadata: Annotated[
-        dict[Annotated[str, Field(max_length=64)], _Value] | None, Field(max_length=16, description="Kept and told")
-    ] = None
+    metadata: Annotated[dict[_Name, _Value] | None, Field(max_length=16, description="Kept and told")] = None
     output_expires_after: ExpiresAfter | None = None
 
 

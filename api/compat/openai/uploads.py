@@ -51,7 +51,7 @@ class Upload:
             return KEPT_S
         if anchor != "created_at":
             raise InvalidRequest("'expires_after.anchor' must be 'created_at'.", param="expires_after.anchor")
-        if seconds is None or not seconds.isdecimal():
+        if seconds is None or not (seconds.isascii() and seconds.isdecimal()):
             raise InvalidRequest("'expires_after.seconds' must be a whole number.", param="expires_after.seconds")
         return kept_s(int(seconds), "expires_after.seconds")
 

@@ -19,7 +19,7 @@ def test_a_window_is_a_number_of_minutes_hours_or_days(text: str, found: timedel
 
 
 @pytest.mark.parametrize(
-    "text", ["", "24", "h", "0h", "-1h", "24H", "15d", "337h", "1.5h", "24h ", "24h\n", "9999999h"]
+    "text", ["", "24", "h", "0h", "-1h", "24H", "15d", "337h", "1.5h", "24h ", "24h\n", "9999999h", "1\u0661h"]
 )
 def test_other_windows_are_refused(text: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
