@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Literal
 
@@ -12,6 +14,7 @@ import jsonschema
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
+from PIL import Image
 from pydantic import BaseModel
 
 from tests.acceptance.conftest import Running
@@ -27,6 +30,14 @@ SMOLLM2: dict[str, Any] = {
     "parameters": 134515008,
     "max_length": 2048,
     "load": {"dtype": "float32"},
+}
+SEES: dict[str, Any] = {
+    "family": "vision_language",
+    "source": {"path": str(folder("tiny_llava"))},
+    "tasks": {"generate": {}},
+    "inputs": ["text", "messages", "image"],
+    "parameters": 0,
+    "max_length": 512,
 }
 ECHO = writer(echo=True, max_new_tokens=64)
 ECHO["tasks"]["generate"]["tools"] = True
@@ -46,7 +57,7 @@ class Bird(BaseModel):
 def running(start_stack: Callable[..., Running]) -> Running:
     slow = writer(step_seconds=0.02)
     broken = writer(step_seconds=0.02, faults=[{"kind": "error", "at_call": 6}])
-    models = {SMALL: SMOLLM2, "fake/echo": ECHO, "fake/slow": slow, "fake/broken": broken}
+    models = {SMALL: SMOLLM2, "small/sees": SEES, "fake/echo": ECHO, "fake/slow": slow, "fake/broken": broken}
     # A load on a busy machine keeps a worker from saying that it lives.
     return start_stack(models=models, lost_after_s=15.0, held_lease_s=60.0, job_lease_s=60.0)
 
@@ -67,8 +78,8 @@ def user(text: str) -> list[Any]:
     return [{"role": "user", "content": text}]
 
 
-def native(running: Running, items: list[Any], **options: Any) -> dict[str, Any]:
-    body = {"verb": "generate", "model": SMALL, "items": items, "options": options}
+def native(running: Running, items: list[Any], model: str = SMALL, **options: Any) -> dict[str, Any]:
+    body = {"verb": "generate", "model": model, "items": items, "options": options}
     reply = running.client.post("/v1/jobs", json=body, headers={"Prefer": "wait=60"})
     assert reply.status_code == 200, reply.text
     found: dict[str, Any] = reply.json()["result"]
@@ -258,6 +269,34 @@ def test_what_is_thought_aloud_is_told_apart(client: OpenAI) -> None:
     assert message.content == "Yes."
     assert message.model_extra is not None
     assert message.model_extra["reasoning_content"] == "Hm."
+
+
+def test_an_image_in_the_request_is_seen_as_by_the_native_api(running: Running, client: OpenAI) -> None:
+    image = b64encode(png()).decode()
+    turn = [{"type": "text", "text": "What is this?"}, {"type": "image", "image": {"data": image}}]
+    (row,) = native(running, [{"messages": [{"role": "user", "content": turn}]}], model="small/sees", max_tokens=6)[
+        "items"
+    ]
+    parts: Any = [
+        {"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}},
+    ]
+    reply = client.chat.completions.create(
+        model="small/sees", messages=[{"role": "user", "content": parts}], temperature=0, max_tokens=6
+    )
+    assert reply.choices[0].message.content == row["text"]
+    assert reply.usage is not None
+    assert reply.usage.prompt_tokens > 20
+    parts[1]["image_url"]["url"] = "data:image/png;base64,bm90IGEgcG5n"
+    with pytest.raises(openai.BadRequestError) as broken:
+        client.chat.completions.create(model="small/sees", messages=[{"role": "user", "content": parts}])
+    assert broken.value.param == "messages[0].content[1].image.data"
+
+
+def png() -> bytes:
+    written = io.BytesIO()
+    Image.new("RGB", (40, 30), "green").save(written, "PNG")
+    return written.getvalue()
 
 
 def test_errors_are_the_clients_own(client: OpenAI) -> None:
