@@ -77,14 +77,14 @@ async def note_load(request: Request, asked: Asked, error: RoostError) -> None:
 async def _load_failure(request: Request, model: str, error: RoostError) -> dict[str, Any]:
     it = services(request)
     try:
-        key = it.catalog.look_up(model).key
-        workers = [worker for worker, _ in holders(it.catalog.look_up(model).spec, await it.presence.live())]
+        choice = it.catalog.look_up(model)
+        here = [one for _, one in holders(choice.spec, await it.presence.live()) if one.get("key") == choice.key]
     except (CatalogError, BrokerUnavailable):
-        key, workers = model, []
-    here = [one for worker in workers for one in worker.models if one.get("key") == key]
+        here = []
     told = last_error(here) or {}
     return {
+        "param": "model",
         "error_class": errors.load_class(error.code),
-        "attempts": max(1, told.get("attempts", 1)),
+        "attempts": told.get("attempts", 1),
         "permanent": told.get("permanent", not error.retryable),
     }
