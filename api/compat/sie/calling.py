@@ -54,7 +54,8 @@ async def read(
     if not isinstance(body.value, dict):
         raise InvalidRequest("The body must be an object.", param="body")
     model: str = request.path_params["model"]
-    if body.size > OFF_LOOP_BYTES:
+    # A grammar is translated, which takes a while for a long one.
+    if body.size > OFF_LOOP_BYTES or "grammar" in body.value:
         return body.value, body.size, await asyncio.to_thread(to_job, model, body.value)
     return body.value, body.size, to_job(model, body.value)
 

@@ -49,11 +49,11 @@ def _lark(text: Any, where: str) -> str:
         raise InvalidOption(f"{where!r} must be a text of at most {MOST_CHARS} characters.", param=where)
     if "::=" not in text:
         return text
-    from llguidance.gbnf_to_lark import GbnfToLarkError, gbnf_to_lark
+    from llguidance.gbnf_to_lark import gbnf_to_lark
 
     try:
         made: str = gbnf_to_lark(text)
-    except (GbnfToLarkError, ValueError, KeyError, IndexError, RecursionError) as error:
+    except Exception as error:  # noqa: BLE001 - it raises what comes to hand, bare exceptions among them
         said = " ".join(str(error).split())[:200]
         raise InvalidOption(f"{where!r} cannot be read: {said or type(error).__name__}.", param=where) from None
     return made

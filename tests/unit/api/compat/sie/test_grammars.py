@@ -36,6 +36,7 @@ def test_a_lark_grammar_is_taken_as_it_is() -> None:
         ({"regex": "a", "strict": "yes"}, "grammar.strict"),
         ({"regex": "a", "label": 3}, "grammar.label"),
         ({"ebnf": 'root ::= "unclosed'}, "grammar.ebnf"),
+        ({"ebnf": 'trunk ::= "no root"'}, "grammar.ebnf"),
         ({"ebnf": "root ::= " + "(" * 5000}, "grammar.ebnf"),
         ({"ebnf": 7}, "grammar.ebnf"),
     ],
