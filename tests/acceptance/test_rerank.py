@@ -1,4 +1,4 @@
-"""Rerank by Cohere's own clients, sync and async, v1 and v2; and in Jina's shape and the peer's."""
+"""Cohere's own clients, sync and async, v1 and v2; and rerank in Jina's shape and the peer's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx
 import pytest
 from cohere.core.api_error import ApiError
 
-from api.compat.cohere.errors import RerankErrorReply
+from api.compat.cohere.errors import CohereErrorReply
 from api.compat.cohere.rerank import RerankReply
 from tests.acceptance.fakes import fake
 from tests.acceptance.test_tei import PATIENT, small
@@ -39,6 +39,7 @@ def stack(start_stack: StartStack) -> Any:
             },
         ),
         SPOILT: fake(faults=[{"kind": "nan", "when_text": "spoilt"}]) | {"tasks": {"score": {}}},
+        "org/plain": fake() | {"tasks": {"encode": {"dims": 8, "prompts": {"query": "query: "}}}},
         "org/short": fake(max_length=8) | {"tasks": {"score": {}}},
     }
     return start_stack(models=models, **PATIENT)
@@ -140,7 +141,7 @@ def test_jinas_and_the_peers_shape(http: httpx.Client) -> None:
         ({"documents": ["a", " \n"]}, 422, "documents[1]"),
         ({"query": " "}, 422, "query"),
         ({"model": "org/rankr"}, 404, "model"),
-        ({"model": "roost/fake"}, 422, "model"),
+        ({"model": "org/plain"}, 422, "model"),
         ({"model": SPOILT, "documents": ["a", "spoilt", "b"]}, 500, "documents[1]"),
     ],
 )
@@ -151,7 +152,7 @@ def test_errors_have_the_class_of_their_status_and_name_the_field(
     with pytest.raises(kinds[status]) as raised:
         rank(**fields)
     error: ApiError = raised.value
-    body = RerankErrorReply.model_validate(error.body)
+    body = CohereErrorReply.model_validate(error.body)
     assert (error.status_code, body.error.param) == (status, param)
     assert body.message == body.detail
 
@@ -168,3 +169,21 @@ def test_not_a_number_in_the_body_is_refused_at_the_door(http: httpx.Client) -> 
     text = '{"model": "org/ranker", "query": "q", "documents": ["a"], "top_n": NaN}'
     refused = http.post("/v1/rerank", content=text, headers={"content-type": "application/json"})
     assert (refused.status_code, refused.json()["error"]["param"]) == (422, "top_n")
+
+
+@pytest.mark.parametrize("kind", ["search_document", "search_query"])
+def test_coheres_clients_embed_the_native_vectors(made: dict[str, Any], http: httpx.Client, kind: str) -> None:
+    options = {"is_query": kind == "search_query"}
+    body = {"verb": "encode", "model": "org/plain", "items": DOCUMENTS, "options": options}
+    rows = http.post("/v1/jobs", json=body, headers={"Prefer": "wait=60"}).json()["result"]["items"]
+    expected = [row["dense"]["values"] for row in rows]
+    first = cohere.Client(**made).embed(texts=DOCUMENTS, model="org/plain", input_type=kind)
+    assert first.embeddings == expected
+    types: Any = ["float", "ubinary"]
+    second = cohere.ClientV2(**made).embed(
+        texts=DOCUMENTS, model="org/plain", input_type=kind, embedding_types=types, truncate="NONE"
+    )
+    assert second.embeddings.float_ == expected
+    assert second.embeddings.ubinary == [
+        [sum((value > 0) << (7 - place) for place, value in enumerate(vector))] for vector in expected
+    ]

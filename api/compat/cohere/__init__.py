@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.compat.cohere import rerank
+from api.compat.cohere import embed, rerank
 
-routers: tuple[APIRouter, ...] = (rerank.router,)
+routers: tuple[APIRouter, ...] = (rerank.router, embed.router)

@@ -1,4 +1,4 @@
-"""Errors of the rerank routes, in one envelope that each of their clients reads.
+"""Errors of Cohere's routes, in one envelope that each of their clients reads.
 
 Cohere's reads `message`, Jina's `detail`, the peer's and our own `error`. Statuses are ours: Cohere's client has a
 class for each of them that a caller can mend.
@@ -18,8 +18,8 @@ from api.routes import replies
 from api.schemas import ErrorBody, Reply
 
 
-class RerankErrorReply(Reply):
-    """The body of every error reply of a rerank route."""
+class CohereErrorReply(Reply):
+    """The body of every error reply of these routes."""
 
     id: Annotated[str | None, Field(description="The job, if there is one")] = None
     message: Annotated[str, Field(description="What to do, as Cohere's client shows it")]
@@ -41,5 +41,5 @@ def render(request: Request, failure: Failure) -> Response:
     return Response(dumps(body_of(failure)), status_code=failure.status, media_type=Media.JSON.value)
 
 
-ERRORS = replies.errors(403, 404, 408, 409, 413, 415, 422, 429, 502, 503, 504, model=RerankErrorReply)
-"""Those of the rerank routes."""
+ERRORS = replies.errors(403, 404, 408, 409, 413, 415, 422, 429, 502, 503, 504, model=CohereErrorReply)
+"""Those of each route here."""

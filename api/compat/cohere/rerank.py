@@ -17,6 +17,7 @@ from starlette.responses import Response
 from api.compat.calls import answered
 from api.compat.cohere.documents import Document, shown, texts_of
 from api.compat.cohere.errors import ERRORS, render
+from api.compat.cohere.meta import CohereMeta, meta, tokens_of
 from api.compat.dialect import route_class
 from api.compat.endpoints import Asked, Ended, Endpoint
 from api.compat.failures import check_rows
@@ -82,25 +83,6 @@ class Ranked(Reply):
     document: RankedDocument | None = None
 
 
-class ApiVersion(Reply):
-    """Whose replies these are."""
-
-    version: str
-
-
-class BilledUnits(Reply):
-    """What was read, under the name that Cohere's client has for it."""
-
-    input_tokens: int
-
-
-class RerankMeta(Reply):
-    """What Cohere's client is told beside the ranking."""
-
-    api_version: ApiVersion
-    billed_units: BilledUnits
-
-
 class RerankUsage(Reply):
     """Tokens that the model read, the query with each document."""
 
@@ -114,7 +96,7 @@ class RerankReply(Reply):
     id: Annotated[str, Field(description="The job")]
     model: str
     results: list[Ranked]
-    meta: RerankMeta
+    meta: CohereMeta
     usage: RerankUsage
 
 
@@ -154,12 +136,12 @@ def to_job_v2(body: Mapping[str, Any]) -> Asked:
 def _reply(version: str, ended: Ended, body: Mapping[str, Any]) -> dict[str, Any]:
     """The ranking of a job. Raises the error of its first document that has no score."""
     check_rows(ended, _NAMES)
-    tokens = sum(row["tokens"] for row in ended.rows)
+    tokens = tokens_of(ended.rows)
     return {
         "id": str(ended.job.id),
         "model": ended.job.model,
         "results": [_ranked(score, body) for score in ended.scores or ()],
-        "meta": {"api_version": {"version": version}, "billed_units": {"input_tokens": tokens}},
+        "meta": meta(version, tokens),
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
     }
 

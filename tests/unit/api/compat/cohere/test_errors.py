@@ -7,7 +7,7 @@ import json
 import pytest
 from starlette.requests import Request
 
-from api.compat.cohere.errors import RerankErrorReply, render
+from api.compat.cohere.errors import CohereErrorReply, render
 from api.compat.dialect import UNEXPECTED, Failure
 from api.compat.failures import JobFailed, StillRunning
 from catalog.errors import UnknownModel
@@ -31,7 +31,7 @@ def test_every_client_finds_the_message_where_it_looks(error: InvalidRequest, st
     failure = Failure.of(error)
     response = render(REQUEST, failure)
     body = json.loads(bytes(response.body))
-    RerankErrorReply.model_validate(body)
+    CohereErrorReply.model_validate(body)
     assert response.status_code == status
     assert body["message"] == body["detail"] == body["error"]["message"] == failure.message
     assert (body["error"]["code"], body["error"]["param"]) == (failure.code, failure.param)
