@@ -22,16 +22,17 @@ def _no_tokens(value: object, info: ValidationInfo) -> object:
     return value
 
 
-def _form(value: object) -> str | None:
+def form_of(value: object) -> str | None:
+    """The branch of a text or a list of texts that a value belongs to; None for neither."""
     return "(text)" if isinstance(value, str) else "(texts)" if isinstance(value, list) else None
 
 
 Texts = Annotated[
-    Annotated[str, Tag("(text)")] | Annotated[list[str], Field(min_length=1), Tag("(texts)")],
-    Discriminator(_form, custom_error_type="form", custom_error_message="must be a text or a list of texts"),
+    Annotated[str, Tag("(text)")] | Annotated[list[str], Field(min_length=1, fail_fast=True), Tag("(texts)")],
+    Discriminator(form_of, custom_error_type="form", custom_error_message="must be a text or a list of texts"),
     BeforeValidator(_no_tokens),
 ]
-"""A text or some."""
+"""A text or some. The first that is none ends the look at them: an error of each would hold everybody up."""
 
 
 def listed(texts: str | list[str], field: str) -> list[str]:

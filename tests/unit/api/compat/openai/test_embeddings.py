@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from pydantic import ValidationError
 
 from api.compat.endpoints import Ended
 from api.compat.failures import renamed
-from api.compat.openai.embeddings import EmbeddingsReply, to_job, to_reply
+from api.compat.openai.embeddings import EmbeddingsReply, EmbeddingsRequest, to_job, to_reply
 from api.media import dumps
 from catalog.errors import InvalidOption, RoostError
 from tasks.errors import LimitExceeded
@@ -116,3 +117,9 @@ def test_one_failed_text_fails_the_call_by_its_name() -> None:
     with pytest.raises(RoostError) as raised:
         to_reply(end, body())
     assert (raised.value.code, raised.value.param) == ("text_too_long", "input[1]")
+
+
+def test_one_wrong_text_among_many_ends_the_look_at_them() -> None:
+    with pytest.raises(ValidationError) as raised:
+        EmbeddingsRequest.model_validate(body(input=["a", *[0] * 100_000]))
+    assert raised.value.error_count() == 1

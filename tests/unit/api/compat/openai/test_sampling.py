@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
 from api.compat.openai.sampling import Sampling, options_of, usage_of
 from catalog.options.generate import GenerateOptions
 
@@ -38,3 +43,18 @@ def test_a_prompt_counts_once_however_many_choices_it_has() -> None:
     usage = {"items": 3, "tokens": 36, "prompt_tokens": 30, "completion_tokens": 6}
     assert usage_of(usage, 3) == {"prompt_tokens": 10, "completion_tokens": 6, "total_tokens": 16}
     assert usage_of(None)["total_tokens"] == 0
+
+
+MANY = dict.fromkeys(map(str, range(100_000)), "x")
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [({"stop": [0] * 100_000}, "stop"), ({"stop": 3}, "stop"), ({"logit_bias": MANY}, "logit_bias")],
+    ids=["many stops", "no text", "many biases"],
+)
+def test_what_is_far_too_much_is_refused_without_a_look_at_each(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(ValidationError) as raised:
+        Sampling.model_validate(fields)
+    assert raised.value.error_count() == 1
+    assert str(raised.value.errors()[0]["loc"][0]) == param
