@@ -13,12 +13,13 @@ from uuid import UUID
 
 from redis.exceptions import RedisError
 
-from api.feeding.run import BatchRun, Window
+from api.feeding.run import BatchRun
 from api.feeding.services import Feeding
+from api.feeding.window import Window
 from tasks import keys
 from tasks.errors import TaskError
 from tasks.lines import Fault
-from tasks.store import batches as store
+from tasks.store import batch_leases as leases
 from tasks.store import files
 
 log = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ class Feeder:
         # A lease has a name of its own: one that was lost is not taken for a newer one of the same process.
         feeder = f"{self._name}:{secrets.token_hex(6)}"
         urgent = len(self._runs) >= MOST_BATCHES
-        batch = await self._it.database.run(store.claim, feeder, self._it.settings.job_lease_s, urgent=urgent)
+        batch = await self._it.database.run(leases.claim, feeder, self._it.settings.job_lease_s, urgent=urgent)
         if batch is None:
             return False
         log.info("batch %s is %s: taken", batch.id, batch.status)
@@ -96,11 +97,11 @@ class Feeder:
             await run.run()
             log.info("batch %s has ended", id_)
             self._faults.pop(id_, None)
-        except store.LeaseLost:
+        except leases.LeaseLost:
             log.warning("batch %s: another feeder works on it now", id_)
         except asyncio.CancelledError:
             with suppress(TaskError):
-                await self._it.database.run(store.release, run.feeder)
+                await self._it.database.run(leases.release, run.feeder)
             raise
         except (TaskError, OSError) as error:
             # Its lease ends by itself: whoever takes it then goes on from there.
@@ -109,7 +110,7 @@ class Feeder:
             log.exception("unexpected error in batch %s", id_)
             self._faults[id_] += 1
             if self._faults[id_] >= MOST_FAULTS:
-                with suppress(TaskError, store.LeaseLost):
+                with suppress(TaskError, leases.LeaseLost):
                     await run.fail(Fault("internal", "Something went wrong in the service; its log has the reason."))
 
     async def _beat(self) -> None:

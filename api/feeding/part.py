@@ -30,7 +30,7 @@ from tasks.errors import BrokerUnavailable, Overloaded, StoreUnavailable
 from tasks.jobs import Job, State
 from tasks.lines import Line, Rules, read_line, split
 from tasks.messages import Submission
-from tasks.store import batches as store
+from tasks.store import batch_parts as parts
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class PartRun:
         sizes = await self._wait([self._id(line) for line in lines if line.number not in self.faults])
         done = await self._collect(lines, sizes)
         ids = [self._id(line) for line in lines]
-        await self.it.database.run(store.finish_part, self.batch.id, self.feeder, done, ids)
+        await self.it.database.run(parts.finish_part, self.batch.id, self.feeder, done, ids)
 
     def _id(self, line: Line) -> UUID:
         return line_job(self.batch.id, line.number)
@@ -134,25 +134,25 @@ class PartRun:
     async def _wait(self, ids: Sequence[UUID]) -> Mapping[UUID, int]:
         """Wait until all these jobs have ended, or end them; how large the result of each is."""
         while True:
-            states = await self.it.database.run(store.job_states, ids)
+            states = await self.it.database.run(parts.job_states, ids)
             succeeded = sum(state is State.SUCCEEDED for state, _ in states.values())
             ended_ = sum(state.final for state, _ in states.values())
             self.progress.completed, self.progress.failed = succeeded, ended_ - succeeded + len(self.faults)
             if ended_ == len(states):
                 return {id_: size for id_, (_, size) in states.items()}
             if self.halt.stop is not None:
-                for id_ in await self.it.database.run(store.cancel_jobs, ids):
+                for id_ in await self.it.database.run(parts.cancel_jobs, ids):
                     self.it.submitter.forget(id_)
             else:
                 await self.halt.sleep(POLL_S)
 
-    async def _collect(self, lines: Sequence[Line], sizes: Mapping[UUID, int]) -> store.DonePart:
+    async def _collect(self, lines: Sequence[Line], sizes: Mapping[UUID, int]) -> parts.DonePart:
         total = Tally()
         async with sinks(self.it.blobs, self.batch.folder, self.batch.folder) as (output, errors):
             for group in self._groups(lines, sizes):
-                found = await self.it.database.run(store.ended_jobs, [self._id(line) for line in group])
+                found = await self.it.database.run(parts.ended_jobs, [self._id(line) for line in group])
                 total += await asyncio.to_thread(self._write, group, found, output, errors)
-        return store.DonePart(self.part.part, total, output.key, errors.key)
+        return parts.DonePart(self.part.part, total, output.key, errors.key)
 
     def _groups(self, lines: Sequence[Line], sizes: Mapping[UUID, int]) -> Iterator[list[Line]]:
         group: list[Line] = []

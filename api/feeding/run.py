@@ -16,13 +16,15 @@ from api.feeding.halt import Halt
 from api.feeding.part import PartRun, Progress
 from api.feeding.services import Feeding
 from api.feeding.shaping import Stop
+from api.feeding.window import Window
 from api.sinks import Sink, sinks
 from tasks.batches import PREFIX, Batch, Part, Status, Tally, final_status
 from tasks.errors import TaskError
 from tasks.files import OUTPUT, FileNotFound, StoredFile, shown_id
 from tasks.lines import Checked, Fault, Rules, check, read_line, split
 from tasks.prepare import job_id
-from tasks.store import batches as store
+from tasks.store import batch_leases as leases
+from tasks.store import batch_parts as parts
 from tasks.store import files
 
 log = logging.getLogger(__name__)
@@ -38,25 +40,6 @@ FILES = "files"
 
 
 _GONE = Fault("input_missing", "The content of the input file is gone.", param="input_file_id")
-
-
-class Window:
-    """How many lines this process has in flight, over all its batches."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._taken = 0
-
-    def take(self, lines: int, *, anyhow: bool) -> bool:
-        """Make room for so many lines; False when there is none. `anyhow` takes it all the same."""
-        if not anyhow and self._taken + lines > self._most:
-            return False
-        self._taken += lines
-        return True
-
-    def give(self, lines: int) -> None:
-        """These have ended."""
-        self._taken -= lines
 
 
 class Broken(Exception):
@@ -105,11 +88,11 @@ class BatchRun:
             failed = self.done.failed + sum(part.failed for part in self.live.values())
             try:
                 status = await self.it.database.run(
-                    store.tend, self.batch.id, self.feeder, self.it.settings.job_lease_s, completed, failed
+                    leases.tend, self.batch.id, self.feeder, self.it.settings.job_lease_s, completed, failed
                 )
             except TaskError as error:
                 log.warning("batch %s: %s", self.batch.id, error.message)
-            except store.LeaseLost:
+            except leases.LeaseLost:
                 if not self.over:
                     raise
             else:
@@ -123,7 +106,7 @@ class BatchRun:
         try:
             if self.batch.in_progress_at is None and not await self._validated():
                 return
-            self.done = await self.it.database.run(store.tally, self.batch.id)
+            self.done = await self.it.database.run(parts.tally, self.batch.id)
             if self.batch.finalizing_at is None:
                 await self._parts()
             await self._finish()
@@ -148,7 +131,7 @@ class BatchRun:
         if found.faults:
             await self._end(Status.FAILED, found.faults)
             return False
-        self.batch = await self.it.database.run(store.begin, self.batch.id, self.feeder, found.parts, found.model)
+        self.batch = await self.it.database.run(leases.begin, self.batch.id, self.feeder, found.parts, found.model)
         return True
 
     def _check(self, blob: str, rules: Rules) -> Checked:
@@ -168,6 +151,8 @@ class BatchRun:
 
     async def _parts(self) -> None:
         """Work through all parts that are not done, some at once; when the work must end, end the rest."""
+        if self.batch.endpoint not in ENDPOINTS:
+            raise Broken(Fault("invalid_endpoint", "This server does not have the endpoint any more."))
         blob = await self._input()
         fed, after, more = self.batch.fed, -1, True
         waiting: deque[Part] = deque()
@@ -175,7 +160,7 @@ class BatchRun:
         try:
             while True:
                 if more and len(waiting) < PAGE // 2:
-                    page = await self.it.database.run(store.open_parts, self.batch.id, after, PAGE)
+                    page = await self.it.database.run(parts.open_parts, self.batch.id, after, PAGE)
                     waiting.extend(page)
                     more = len(page) == PAGE
                     after = page[-1].part if page else after
@@ -183,11 +168,8 @@ class BatchRun:
                     if not self.window.take(waiting[0].lines, anyhow=not running):
                         break
                     part = waiting.popleft()
-                    again = part.part < fed
-                    if not again:
-                        fed = part.part + 1
-                        await self.it.database.run(store.fed, self.batch.id, self.feeder, fed)
-                    running[self._begin(part, blob, again=again)] = part
+                    running[self._begin(part, blob, again=part.part < fed)] = part
+                    fed = max(fed, part.part + 1)
                 if not running:
                     break
                 ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -206,12 +188,15 @@ class BatchRun:
         return self.halt.stop is not None and part.part >= fed
 
     def _begin(self, part: Part, blob: str, *, again: bool) -> asyncio.Task[None]:
-        endpoint = ENDPOINTS.get(self.batch.endpoint)
-        if endpoint is None:
-            raise Broken(Fault("invalid_endpoint", "This server does not have the endpoint any more."))
+        endpoint = ENDPOINTS[self.batch.endpoint]
         run = PartRun(self.it, self.batch, self.feeder, part, endpoint, blob, again, self.halt)
         self.live[part.part] = run.progress
-        return asyncio.create_task(run.run(), name=f"part {part.part} of batch {self.batch.id}")
+        return asyncio.create_task(self._part(run), name=f"part {part.part} of batch {self.batch.id}")
+
+    async def _part(self, run: PartRun) -> None:
+        if not run.again:
+            await self.it.database.run(leases.fed, self.batch.id, self.feeder, run.part.part + 1)
+        await run.run()
 
     def _ended(self, task: asyncio.Task[None], part: Part) -> None:
         self.window.give(part.lines)
@@ -223,8 +208,8 @@ class BatchRun:
         """List all lines from this part on as not done; none of them has a job."""
         async with sinks(self.it.blobs, self.batch.folder) as (errors,):
             await asyncio.to_thread(self._write_rest, first, blob, stop, errors)
-        done = store.DonePart(first.part, Tally(failed=first.lines), None, errors.key)
-        await self.it.database.run(store.finish_part, self.batch.id, self.feeder, done, [], rest=True)
+        done = parts.DonePart(first.part, Tally(failed=first.lines), None, errors.key)
+        await self.it.database.run(parts.finish_part, self.batch.id, self.feeder, done, [], rest=True)
 
     def _write_rest(self, first: Part, blob: str, stop: Stop, errors: Sink) -> None:
         longest = self.it.settings.max_body_bytes
@@ -236,9 +221,9 @@ class BatchRun:
 
     async def _finish(self) -> None:
         """Put the parts' lines together into files."""
-        self.batch = batch = await self.it.database.run(store.finalize, self.batch.id, self.feeder)
-        blobs = await self.it.database.run(store.part_blobs, batch.id)
-        tally = await self.it.database.run(store.tally, batch.id)
+        self.batch = batch = await self.it.database.run(leases.finalize, self.batch.id, self.feeder)
+        blobs = await self.it.database.run(parts.part_blobs, batch.id)
+        tally = await self.it.database.run(parts.tally, batch.id)
         async with sinks(self.it.blobs, FILES, FILES) as (output, errors):
             await asyncio.to_thread(output.copy, [key for key, _ in blobs if key is not None])
             await asyncio.to_thread(errors.copy, [key for _, key in blobs if key is not None])
@@ -252,7 +237,7 @@ class BatchRun:
     ) -> None:
         self.over = True
         await self.it.database.run(
-            store.end,
+            leases.end,
             self.batch.id,
             self.feeder,
             status,

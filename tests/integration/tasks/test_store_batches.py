@@ -15,6 +15,8 @@ from tasks.files import FileInUse, FileNotFound, StoredFile
 from tasks.jobs import State
 from tasks.messages import Completion, Submission
 from tasks.prepare import job_id
+from tasks.store import batch_leases as leases
+from tasks.store import batch_parts as parts
 from tasks.store import batches as store
 from tasks.store import files, finish, read
 
@@ -72,9 +74,9 @@ PARTS = [Part(0, 1, 3, 0, 30), Part(1, 4, 2, 30, 20), Part(2, 6, 2, 50, 20)]
 def begun(database: Database, new_batch: Callable[..., Batch]) -> Batch:
     """A batch of three parts that the feeder `one` works on."""
     new_batch()
-    taken = database.run(store.claim, "one", LEASE_S)
+    taken = database.run(leases.claim, "one", LEASE_S)
     assert taken is not None
-    return database.run(store.begin, taken.id, "one", PARTS, "m")
+    return database.run(leases.begin, taken.id, "one", PARTS, "m")
 
 
 def test_a_batch_is_kept_as_it_was_asked_for(database: Database, new_batch: Callable[..., Batch]) -> None:
@@ -100,36 +102,36 @@ def test_batches_are_taken_once_the_oldest_first_and_cancelled_ones_before(
     made = [new_batch(id=job_id(at)) for at in (1, 2, 3)]
     database.run(store.cancel, made[2].id, "anna")
 
-    taken = [database.run(store.claim, f"f{n}", LEASE_S) for n in range(4)]
+    taken = [database.run(leases.claim, f"f{n}", LEASE_S) for n in range(4)]
 
     assert [batch and batch.id for batch in taken] == [made[2].id, made[0].id, made[1].id, None]
 
 
 def test_only_cancelled_ones_are_urgent(database: Database, new_batch: Callable[..., Batch]) -> None:
     batch = new_batch()
-    assert database.run(store.claim, "one", LEASE_S, urgent=True) is None
+    assert database.run(leases.claim, "one", LEASE_S, urgent=True) is None
     database.run(store.cancel, batch.id, "anna")
-    assert database.run(store.claim, "one", LEASE_S, urgent=True) is not None
+    assert database.run(leases.claim, "one", LEASE_S, urgent=True) is not None
 
 
 def test_a_lease_that_ran_out_or_was_released_is_anothers(database: Database, begun: Batch) -> None:
-    assert database.run(store.claim, "two", LEASE_S) is None
-    database.run(store.release, "one")
-    assert database.run(store.claim, "two", 0.0) is not None
-    three = database.run(store.claim, "three", LEASE_S)
+    assert database.run(leases.claim, "two", LEASE_S) is None
+    database.run(leases.release, "one")
+    assert database.run(leases.claim, "two", 0.0) is not None
+    three = database.run(leases.claim, "three", LEASE_S)
 
     assert three is not None
     for call in (
-        lambda: database.run(store.tend, begun.id, "two", LEASE_S, 0, 0),
-        lambda: database.run(store.begin, begun.id, "two", PARTS, None),
-        lambda: database.run(store.fed, begun.id, "two", 1),
-        lambda: database.run(store.finish_part, begun.id, "two", store.DonePart(0, Tally(3), "o", None), []),
-        lambda: database.run(store.finalize, begun.id, "two"),
-        lambda: database.run(store.end, begun.id, "two", Status.COMPLETED),
+        lambda: database.run(leases.tend, begun.id, "two", LEASE_S, 0, 0),
+        lambda: database.run(leases.begin, begun.id, "two", PARTS, None),
+        lambda: database.run(leases.fed, begun.id, "two", 1),
+        lambda: database.run(parts.finish_part, begun.id, "two", parts.DonePart(0, Tally(3), "o", None), []),
+        lambda: database.run(leases.finalize, begun.id, "two"),
+        lambda: database.run(leases.end, begun.id, "two", Status.COMPLETED),
     ):
-        with pytest.raises(store.LeaseLost):
+        with pytest.raises(leases.LeaseLost):
             call()
-    assert len(database.run(store.open_parts, begun.id, -1, 10)) == 3
+    assert len(database.run(parts.open_parts, begun.id, -1, 10)) == 3
 
 
 def test_a_part_is_done_once_and_its_jobs_are_freed(
@@ -137,46 +139,46 @@ def test_a_part_is_done_once_and_its_jobs_are_freed(
 ) -> None:
     jobs = [stored_job(id=line_job(begun.id, line)) for line in (1, 2, 3)]
     other = stored_job(id=line_job(begun.id, 4))
-    done = store.DonePart(0, Tally(2, 1, 20, 5), "out", "err")
+    done = parts.DonePart(0, Tally(2, 1, 20, 5), "out", "err")
 
     for _ in range(2):
-        database.run(store.finish_part, begun.id, "one", done, [job.id for job in jobs])
+        database.run(parts.finish_part, begun.id, "one", done, [job.id for job in jobs])
 
     assert set(database.run(read.jobs, [*(job.id for job in jobs), other.id])) == {other.id}
-    assert database.run(store.tally, begun.id) == Tally(2, 1)
+    assert database.run(parts.tally, begun.id) == Tally(2, 1)
     after = database.run(store.get, begun.id, "anna")
     assert (after.input_tokens, after.output_tokens) == (20, 5)
-    assert [part.part for part in database.run(store.open_parts, begun.id, -1, 10)] == [1, 2]
-    with pytest.raises(store.LeaseLost):
-        database.run(store.finish_part, begun.id, "one", replace(done, output="another"), [])
+    assert [part.part for part in database.run(parts.open_parts, begun.id, -1, 10)] == [1, 2]
+    with pytest.raises(leases.LeaseLost):
+        database.run(parts.finish_part, begun.id, "one", replace(done, output="another"), [])
 
 
 def test_the_rest_is_done_with_its_first_part(database: Database, begun: Batch) -> None:
-    database.run(store.finish_part, begun.id, "one", store.DonePart(0, Tally(3), "a", None), [])
-    done = store.DonePart(1, Tally(failed=2), None, "rest")
-    database.run(store.finish_part, begun.id, "one", done, [], rest=True)
+    database.run(parts.finish_part, begun.id, "one", parts.DonePart(0, Tally(3), "a", None), [])
+    done = parts.DonePart(1, Tally(failed=2), None, "rest")
+    database.run(parts.finish_part, begun.id, "one", done, [], rest=True)
 
-    assert database.run(store.open_parts, begun.id, -1, 10) == []
-    assert database.run(store.tally, begun.id) == Tally(3, 4)
-    assert database.run(store.part_blobs, begun.id) == [("a", None), (None, "rest")]
+    assert database.run(parts.open_parts, begun.id, -1, 10) == []
+    assert database.run(parts.tally, begun.id) == Tally(3, 4)
+    assert database.run(parts.part_blobs, begun.id) == [("a", None), (None, "rest")]
 
 
 def test_a_batch_ends_with_its_files_once(database: Database, begun: Batch) -> None:
     for part in PARTS:
-        done = store.DonePart(part.part, Tally(part.lines), "o", None)
-        database.run(store.finish_part, begun.id, "one", done, [])
-    batch = database.run(store.finalize, begun.id, "one")
+        done = parts.DonePart(part.part, Tally(part.lines), "o", None)
+        database.run(parts.finish_part, begun.id, "one", done, [])
+    batch = database.run(leases.finalize, begun.id, "one")
     assert batch.status is Status.FINALIZING
     output = new_file(purpose="batch_output")
 
     for _ in range(2):
-        database.run(store.end, begun.id, "one", Status.COMPLETED, output=output)
+        database.run(leases.end, begun.id, "one", Status.COMPLETED, output=output)
 
     ended = database.run(store.get, begun.id, "anna")
     assert (ended.status, ended.completed, ended.failed, ended.output_file) == (Status.COMPLETED, 7, 0, output.id)
     assert database.run(files.get, output.id, "anna") == output
-    assert database.run(store.part_blobs, begun.id) == []
-    assert database.run(store.claim, "two", LEASE_S) is None
+    assert database.run(parts.part_blobs, begun.id) == []
+    assert database.run(leases.claim, "two", LEASE_S) is None
 
 
 @pytest.mark.parametrize("status", list(Status))
@@ -193,19 +195,19 @@ def test_what_is_validated_or_worked_on_can_be_cancelled(
 
 
 def test_a_cancel_is_heard_by_who_works_on_it(database: Database, begun: Batch) -> None:
-    assert database.run(store.tend, begun.id, "one", LEASE_S, 1, 2) is Status.IN_PROGRESS
+    assert database.run(leases.tend, begun.id, "one", LEASE_S, 1, 2) is Status.IN_PROGRESS
     database.run(store.cancel, begun.id, "anna")
 
-    assert database.run(store.tend, begun.id, "one", LEASE_S, 1, 2) is Status.CANCELLING
-    assert database.run(store.finalize, begun.id, "one").status is Status.CANCELLING
+    assert database.run(leases.tend, begun.id, "one", LEASE_S, 1, 2) is Status.CANCELLING
+    assert database.run(leases.finalize, begun.id, "one").status is Status.CANCELLING
 
 
 def test_progress_is_when_counts_moved(database: Database, begun: Batch) -> None:
-    database.run(store.tend, begun.id, "one", LEASE_S, 0, 0)
+    database.run(leases.tend, begun.id, "one", LEASE_S, 0, 0)
     assert database.run(store.get, begun.id, "anna").progress_at is None
-    database.run(store.tend, begun.id, "one", LEASE_S, 1, 0)
+    database.run(leases.tend, begun.id, "one", LEASE_S, 1, 0)
     moved = database.run(store.get, begun.id, "anna").progress_at
-    database.run(store.tend, begun.id, "one", LEASE_S, 1, 0)
+    database.run(leases.tend, begun.id, "one", LEASE_S, 1, 0)
 
     assert moved is not None
     assert database.run(store.get, begun.id, "anna").progress_at == moved
@@ -217,10 +219,10 @@ def test_open_jobs_are_cancelled_and_ended_ones_left(
     queued, done = stored_job(), stored_job()
     database.run(finish.finish, [ending(done)])
 
-    assert database.run(store.cancel_jobs, [queued.id, done.id]) == [queued.id]
-    states = database.run(store.job_states, [queued.id, done.id, job_id(1.0)])
+    assert database.run(parts.cancel_jobs, [queued.id, done.id]) == [queued.id]
+    states = database.run(parts.job_states, [queued.id, done.id, job_id(1.0)])
     assert states == {queued.id: (State.CANCELLED, 0), done.id: (State.SUCCEEDED, len(b"vectors"))}
-    assert database.run(store.ended_jobs, [done.id])[done.id][1] == b"vectors"
+    assert database.run(parts.ended_jobs, [done.id])[done.id][1] == b"vectors"
 
 
 def test_files_are_listed_page_by_page_in_both_orders(database: Database) -> None:
@@ -247,7 +249,7 @@ def test_a_file_that_an_open_batch_reads_is_kept(database: Database, file: Store
         database.run(files.delete, file.id, "anna")
     assert database.run(files.expire, datetime.now(UTC) + 2 * DAY, 10) == []
 
-    database.run(store.end, begun.id, "one", Status.FAILED)
+    database.run(leases.end, begun.id, "one", Status.FAILED)
 
     assert database.run(files.delete, file.id, "anna") == file.blob
     with pytest.raises(FileNotFound):

@@ -1,0 +1,163 @@
+"""Who works on a batch: its lease, and the moves that only the lease's holder may make.
+
+A lease is named anew each time that a batch is taken. What is written under a name that the batch does not have any
+more is refused, so that of two processes that believe to have it only the newer one writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import Connection
+
+from tasks.batches import OPEN, Batch, Part, Status
+from tasks.files import StoredFile
+from tasks.store import files
+from tasks.store.batches import COLUMNS, batch_of, is_one_of
+from tasks.store.rows import columns, unnest
+
+OURS = f"batches.id = %(id)s AND feeder = %(feeder)s AND {is_one_of(OPEN)}"
+"""The condition that a batch is open and under the lease of this name."""
+
+
+class LeaseLost(Exception):
+    """Another process works on this batch now."""
+
+
+_CLAIM = f"""
+UPDATE batches SET feeder = %(feeder)s, lease_until = now() + make_interval(secs => %(lease_s)s)
+WHERE id = (
+  SELECT id FROM batches
+  WHERE {is_one_of(OPEN)} AND (lease_until IS NULL OR lease_until <= now())
+    AND (NOT %(urgent)s OR status = 'cancelling')
+  ORDER BY status = 'cancelling' DESC, id LIMIT 1 FOR UPDATE SKIP LOCKED
+) RETURNING {COLUMNS}
+"""
+
+_RELEASE = f"UPDATE batches SET lease_until = NULL WHERE feeder = %(feeder)s AND {is_one_of(OPEN)}"
+
+_TEND = f"""
+UPDATE batches SET lease_until = now() + make_interval(secs => %(lease_s)s),
+  progress_at = CASE WHEN (completed, failed) IS DISTINCT FROM (%(completed)s, %(failed)s) THEN now()
+                     ELSE progress_at END,
+  completed = %(completed)s, failed = %(failed)s
+WHERE {OURS} RETURNING status
+"""
+
+_PART_COLUMNS = columns(part="int4", first_line="int4", lines="int4", start="int8", size="int8")
+
+_PART_FIELDS = tuple(Part.__dataclass_fields__)
+
+_BEGIN = f"""
+UPDATE batches SET status = CASE WHEN status = 'validating' THEN 'in_progress' ELSE status END,
+  in_progress_at = now(), total = %(total)s, model = %(model)s
+WHERE {OURS} RETURNING {COLUMNS}
+"""
+
+_ADD_PARTS = f"""
+INSERT INTO batch_parts (batch, {", ".join(c.name for c in _PART_COLUMNS)})
+SELECT %(batch)s, t.* FROM {unnest(_PART_COLUMNS)} ON CONFLICT DO NOTHING
+"""
+
+_FED = f"UPDATE batches SET fed = greatest(fed, %(fed)s) WHERE {OURS}"
+
+_FINALIZE = f"""
+UPDATE batches SET status = CASE WHEN status = 'in_progress' THEN 'finalizing' ELSE status END,
+  finalizing_at = coalesce(finalizing_at, now())
+WHERE {OURS} RETURNING {COLUMNS}
+"""
+
+_END = f"""
+UPDATE batches SET status = %(status)s, ended_at = now(), lease_until = NULL, errors = %(errors)s::jsonb,
+  output_file = %(output_file)s, error_file = %(error_file)s,
+  completed = (SELECT coalesce(sum(completed), 0) FROM batch_parts WHERE batch = %(id)s),
+  failed = (SELECT coalesce(sum(failed), 0) FROM batch_parts WHERE batch = %(id)s)
+WHERE {OURS}
+"""
+
+_ENDED_SO = """
+SELECT 1 FROM batches WHERE id = %(id)s AND feeder = %(feeder)s AND status = %(status)s
+  AND output_file IS NOT DISTINCT FROM %(output_file)s AND error_file IS NOT DISTINCT FROM %(error_file)s
+"""
+
+_DROP_PARTS = "DELETE FROM batch_parts WHERE batch = %(id)s"
+
+
+def claim(conn: Connection, feeder: str, lease_s: float, *, urgent: bool = False) -> Batch | None:
+    """Take an open batch that nobody holds, cancelled ones first, then the oldest. `urgent` takes only the former."""
+    row = conn.exec_driver_sql(_CLAIM, {"feeder": feeder, "lease_s": lease_s, "urgent": urgent}).one_or_none()
+    return None if row is None else batch_of(row)
+
+
+def release(conn: Connection, feeder: str) -> None:
+    """Let others take what this feeder holds."""
+    conn.exec_driver_sql(_RELEASE, {"feeder": feeder}).close()
+
+
+def tend(conn: Connection, id_: UUID, feeder: str, lease_s: float, completed: int, failed: int) -> Status:
+    """Renew the lease and tell the counts; the status as it is now. Raises LeaseLost."""
+    given = {"id": id_, "feeder": feeder, "lease_s": lease_s, "completed": completed, "failed": failed}
+    status = conn.exec_driver_sql(_TEND, given).scalar_one_or_none()
+    if status is None:
+        raise LeaseLost
+    return Status(status)
+
+
+def begin(conn: Connection, id_: UUID, feeder: str, parts: Sequence[Part], model: str | None) -> Batch:
+    """The input file is good: keep its parts. Raises LeaseLost."""
+    total = sum(part.lines for part in parts)
+    row = conn.exec_driver_sql(_BEGIN, {"id": id_, "feeder": feeder, "total": total, "model": model}).one_or_none()
+    if row is None:
+        raise LeaseLost
+    arrays = {name: [getattr(part, name) for part in parts] for name in _PART_FIELDS}
+    conn.exec_driver_sql(_ADD_PARTS, {"batch": id_, **arrays}).close()
+    return batch_of(row)
+
+
+def fed(conn: Connection, id_: UUID, feeder: str, parts: int) -> None:
+    """Note, before it happens, that lines of the first so many parts get jobs. Raises LeaseLost."""
+    if conn.exec_driver_sql(_FED, {"id": id_, "feeder": feeder, "fed": parts}).rowcount == 0:
+        raise LeaseLost
+
+
+def finalize(conn: Connection, id_: UUID, feeder: str) -> Batch:
+    """All lines have ended: the files are written next. Raises LeaseLost."""
+    row = conn.exec_driver_sql(_FINALIZE, {"id": id_, "feeder": feeder}).one_or_none()
+    if row is None:
+        raise LeaseLost
+    return batch_of(row)
+
+
+def end(
+    conn: Connection,
+    id_: UUID,
+    feeder: str,
+    status: Status,
+    *,
+    errors: Sequence[Mapping[str, Any]] | None = None,
+    output: StoredFile | None = None,
+    failures: StoredFile | None = None,
+) -> None:
+    """A batch has ended, with these files. Raises LeaseLost.
+
+    Repeating a call whose commit was in doubt changes nothing.
+    """
+    given = {
+        "id": id_,
+        "feeder": feeder,
+        "status": status.value,
+        "errors": None if errors is None else orjson.dumps(list(errors)).decode(),
+        "output_file": output and output.id,
+        "error_file": failures and failures.id,
+    }
+    if conn.exec_driver_sql(_END, given).rowcount == 0:
+        if conn.exec_driver_sql(_ENDED_SO, given).one_or_none() is None:
+            raise LeaseLost
+        return
+    for file in (output, failures):
+        if file is not None:
+            files.put(conn, file)
+    conn.exec_driver_sql(_DROP_PARTS, {"id": id_}).close()
