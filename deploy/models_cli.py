@@ -30,6 +30,8 @@ def models(context: click.Context, url: str | None, api_key: str | None, as_json
     """List the models of a server and how they stand; show, fetch and check those of this machine's catalog."""
     if context.invoked_subcommand is None:
         context.invoke(list_models, word="", url=url, api_key=api_key, as_json=as_json)
+    elif url or api_key or as_json:
+        raise click.UsageError(f"put options after {context.invoked_subcommand!r}, which is what takes them")
 
 
 @models.command(name="list")

@@ -207,7 +207,7 @@ def test_jobs_are_followed_as_they_change(running: Running, roost: Callable[...,
         text=True,
     ) as process:
         id_ = roost("submit", "encode", "acme/slow", "a", "--tag", "followed", "--no-wait").stdout.strip()
-        states = []
+        states: list[str] = []
         assert process.stdout is not None
         while not states or states[-1] != "succeeded":
             job = json.loads(process.stdout.readline())

@@ -21,10 +21,10 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "roost", folder / "source", ignore=built)
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
     python = folder / "venv" / "bin" / "python"
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet"]
     constraints = str(ROOT / "constraints.txt")
     done = subprocess.run(
-        [*pip, "install", "--constraint", constraints, folder / "source"], capture_output=True, text=True
+        [*pip, "install", "--constraint", constraints, str(folder / "source")], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return python

@@ -47,6 +47,12 @@ def test_the_list_can_be_narrowed_by_verb_family_and_word(yamls: Path) -> None:
     assert "acme/owl" in run("list", "--here", "OWL").stdout
 
 
+def test_options_before_a_subcommand_are_refused_and_not_lost() -> None:
+    done = run("--json", "list", "--here")
+    assert done.exit_code == 2
+    assert "put options after 'list'" in done.stderr
+
+
 def test_a_model_is_shown_with_the_options_it_takes_and_where_its_files_are(yamls: Path) -> None:
     write(yamls, more=f"source: {{path: '{folder('cross_encoder')}'}}\n")
     shown = told("show", "owl")
