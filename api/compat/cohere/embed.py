@@ -40,6 +40,8 @@ def _one_scale(value: object) -> object:
     return value
 
 
+_MOST_TYPES = 4
+
 Type = Annotated[Literal["float", "base64", "binary", "ubinary"], BeforeValidator(_one_scale)]
 
 
@@ -53,12 +55,14 @@ class CohereEmbedRequest(Strict):
     """Texts to embed."""
 
     model: Annotated[str, Field(min_length=1)]
-    texts: Annotated[list[str], Field(min_length=1)]
+    texts: Annotated[list[str], Field(min_length=1, fail_fast=True)]
     input_type: Annotated[
         Literal["search_document", "search_query", "classification", "clustering"] | None,
         Field(description="`search_query` puts the model's own prompt for queries first"),
     ] = None
-    embedding_types: Annotated[list[Type] | None, Field(min_length=1, description="`float` if left out")] = None
+    embedding_types: Annotated[
+        list[Type] | None, Field(min_length=1, max_length=_MOST_TYPES, description="`float` if left out")
+    ] = None
     truncate: Annotated[
         Literal["END", "NONE"] | None,
         BeforeValidator(_not_start),

@@ -39,10 +39,11 @@ _PRIORITIES = 1000
 class _Request(Strict):
     model: Annotated[str, Field(min_length=1)]
     query: Annotated[str, Field(description="What the documents are ranked by; not blank")]
-    documents: Annotated[list[Document], Field(min_length=1, description="Texts, or objects of texts")]
+    documents: Annotated[list[Document], Field(min_length=1, fail_fast=True, description="Texts, or objects of texts")]
     top_n: Annotated[int | None, Field(ge=0, description="The best so many; 0 gives none, left out gives all")] = None
     rank_fields: Annotated[
-        list[str] | None, Field(min_length=1, description="Which fields of objects are read, `text` if left out")
+        list[str] | None,
+        Field(min_length=1, fail_fast=True, description="Which fields of objects are read, `text` if left out"),
     ] = None
     return_documents: Annotated[bool | None, Field(description="Give each document back beside its score")] = None
     truncate: Annotated[

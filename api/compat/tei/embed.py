@@ -46,7 +46,7 @@ class Similar(Strict):
     """One text, and those that it is compared with."""
 
     source_sentence: str
-    sentences: Annotated[list[str], Field(min_length=1)]
+    sentences: Annotated[list[str], Field(min_length=1, fail_fast=True)]
 
 
 class SimilarityParameters(Cutting):

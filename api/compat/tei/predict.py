@@ -42,7 +42,7 @@ _One = Annotated[list[str], Field(min_length=1, max_length=1), BeforeValidator(_
 Inputs = Annotated[
     Annotated[str, Tag("(text)")]
     | Annotated[_One, Tag("(one)")]
-    | Annotated[list[_One], Field(min_length=1), Tag("(batch)")],
+    | Annotated[list[_One], Field(min_length=1, fail_fast=True), Tag("(batch)")],
     Discriminator(
         _form, custom_error_type="form", custom_error_message="must be a text, or a list of lists of one text"
     ),
@@ -61,7 +61,7 @@ class PredictParameters(Strict):
 
     top_k: Annotated[int | None, Field(ge=1)] = None
     function_to_apply: Annotated[None, untaken("scores are those of the model's own activation")] = None
-    candidate_labels: Annotated[list[str] | None, Field(min_length=1)] = None
+    candidate_labels: Annotated[list[str] | None, Field(min_length=1, fail_fast=True)] = None
     multi_label: bool | None = None
     hypothesis_template: str | None = None
 

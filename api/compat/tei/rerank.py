@@ -21,7 +21,7 @@ class TeiRerankRequest(Cutting):
     """Texts to rank."""
 
     query: str
-    texts: Annotated[list[str], Field(min_length=1)]
+    texts: Annotated[list[str], Field(min_length=1, fail_fast=True)]
     raw_scores: Annotated[bool | None, Field(description="Scores before the model's activation")] = None
     return_text: Annotated[bool | None, Field(description="Give each text back beside its score")] = None
 
