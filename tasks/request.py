@@ -58,7 +58,8 @@ class JobRequest(Strict):
     items: Annotated[list[Input], Field(min_length=1, description="Inputs, as texts or as objects with an id of yours")]
     query: Annotated[Input | None, Field(description="Of `score`: what the items are scored against")] = None
     labels: Annotated[
-        list[str] | None, Field(description="Of `extract`: what to look for; the same as `options.labels`")
+        Annotated[list[str], Field(fail_fast=True)] | None,
+        Field(description="Of `extract`: what to look for; the same as `options.labels`"),
     ] = None
     output_schema: Annotated[
         Tree | None,

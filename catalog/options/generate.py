@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, model_validator
 
 from catalog.errors import InvalidOption, nearest
-from catalog.options.words import Fraction, Options, Tree
+from catalog.options.words import Fraction, Options, Tree, at_most
 from catalog.schema import Spec
 
 MOST_STOPS = 16
@@ -22,6 +22,9 @@ LEAST_TEMPERATURE = 1e-6
 
 Stop = Annotated[str, Field(min_length=1, max_length=500)]
 Penalty = Annotated[Fraction, Field(ge=-2, le=2)]
+Biases = Annotated[
+    dict[str, Annotated[Fraction, Field(ge=-100, le=100)]], Field(max_length=MOST_BIASES), at_most(MOST_BIASES)
+]
 
 
 def _likeliest(temperature: float) -> float:
@@ -65,9 +68,7 @@ class GenerateOptions(Options):
     frequency_penalty: Penalty = 0.0
     presence_penalty: Penalty = 0.0
     repetition_penalty: Annotated[Fraction, Field(gt=0, le=10)] = 1.0
-    logit_bias: (
-        Annotated[dict[str, Annotated[Fraction, Field(ge=-100, le=100)]], Field(max_length=MOST_BIASES)] | None
-    ) = None
+    logit_bias: Biases | None = None
     logprobs: bool = False
     top_logprobs: Annotated[int, Field(ge=0, le=20)] = 0
     grammar: Grammar | None = None

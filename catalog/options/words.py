@@ -50,6 +50,17 @@ Instruction = Annotated[str, Field(max_length=10_000)]
 """Free text that a model reads before its input."""
 
 
+def at_most(most: int) -> BeforeValidator:
+    """For a map: it is counted before any of it is looked at, where a million wrong values would be as many errors."""
+
+    def counted(value: object) -> object:
+        if isinstance(value, dict) and len(value) > most:
+            raise ValueError(f"must have at most {most} entries")
+        return value
+
+    return BeforeValidator(counted)
+
+
 def _tree(value: object) -> object:
     """Level by level, and no further than the bounds: what is beyond them may be large enough to hold others up."""
     level, left = [value], MAX_SIZE

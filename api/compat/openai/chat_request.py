@@ -15,7 +15,7 @@ from api.compat.openai.tools import Function, FunctionsOnly, NamedFunction, offe
 from api.compat.openai.turns import Messages, native
 from api.compat.openai.wording import Calling
 from api.compat.shapes import shaped, untaken
-from catalog.options.words import Tree
+from catalog.options.words import Tree, at_most
 from catalog.terms import Verb
 from tasks.errors import InvalidRequest
 from tasks.items import Strict, fault
@@ -27,7 +27,7 @@ THOUGHTLESS = ("none", "minimal")
 """The efforts that ask a model not to think aloud; any other asks it to."""
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-Metadata = Annotated[dict[str, str], Field(max_length=MAX_METADATA)]
+Metadata = Annotated[dict[str, str], Field(max_length=MAX_METADATA), at_most(MAX_METADATA)]
 
 
 class ChatTool(Strict):

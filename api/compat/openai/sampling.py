@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 
 from api.compat.openai.texts import form_of
 from api.schemas import Reply
-from catalog.options.generate import MOST_BIASES, MOST_STOPS
+from catalog.options.generate import MOST_STOPS, Biases
 from catalog.options.words import Fraction
-from tasks.items import Strict, fault
+from tasks.items import Strict
 
 MAX_CHOICES = 128
 
@@ -24,16 +24,6 @@ _Stop = Annotated[
     Annotated[_Text, Tag("(text)")] | Annotated[list[_Text], Field(max_length=MOST_STOPS), Tag("(texts)")],
     Discriminator(form_of, custom_error_type="form", custom_error_message="must be a text or a list of texts"),
 ]
-
-
-def _few(value: object) -> object:
-    """Counted before each of them is looked at."""
-    if isinstance(value, dict) and len(value) > MOST_BIASES:
-        raise fault(f"must have at most {MOST_BIASES} tokens")
-    return value
-
-
-_Biases = Annotated[dict[str, Annotated[Fraction, Field(ge=-100, le=100)]], BeforeValidator(_few)]
 
 
 class StreamOptions(Strict):
@@ -53,7 +43,7 @@ class Sampling(Strict):
     stop: _Stop | None = None
     frequency_penalty: _Penalty | None = None
     presence_penalty: _Penalty | None = None
-    logit_bias: _Biases | None = None
+    logit_bias: Biases | None = None
     top_k: Annotated[int, Field(ge=1, description="An extra: sample among so many of the likeliest")] | None = None
     min_tokens: Annotated[int, Field(ge=0, le=1_000_000, description="An extra: no end before so many")] | None = None
     repetition_penalty: Annotated[Fraction, Field(gt=0, le=10, description="An extra")] | None = None

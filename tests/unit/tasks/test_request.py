@@ -5,6 +5,7 @@ from functools import reduce
 from typing import Any, cast
 
 import pytest
+from pydantic import ValidationError
 
 from catalog.errors import InvalidOption
 from tasks.errors import InvalidRequest, LimitExceeded
@@ -140,3 +141,9 @@ def test_a_huge_body_is_refused_at_its_first_fault(fields: dict[str, Any], param
     assert time.process_time() - start < 0.1
     assert caught.value.param == param
     assert len(caught.value.message) < 500
+
+
+def test_the_first_wrong_label_ends_the_look_at_them() -> None:
+    with pytest.raises(ValidationError) as caught:
+        JobRequest.model_validate({"verb": "extract", "model": "m", "items": ["a"], "labels": ["a", *[0] * 1000]})
+    assert caught.value.error_count() == 1

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from catalog.errors import InvalidOption
 from catalog.options import option_names, parse_options
+from catalog.options.generate import MOST_BIASES, GenerateOptions
 from catalog.schema import EncodeFacts, ExtractFacts, ExtractKind, GenerateFacts, LoraSource, ScoreFacts, Spec, Tasks
 from catalog.terms import Verb
 
@@ -115,3 +117,9 @@ def test_only_what_does_something_with_a_model_is_told_of_it() -> None:
     rich = SPEC.model_copy(update={"tasks": tasks, "loras": {"a": LoraSource(path="a")}})
     assert {"dimensions", "prompt", "is_query", "output_types"} <= set(option_names(rich, Verb.ENCODE))
     assert {"tools", "lora"} <= set(option_names(rich, Verb.GENERATE))
+
+
+def test_biases_are_counted_before_any_of_them_is_looked_at() -> None:
+    with pytest.raises(ValidationError) as caught:
+        GenerateOptions.model_validate({"logit_bias": dict.fromkeys(map(str, range(MOST_BIASES + 1)), "x")})
+    assert caught.value.error_count() == 1
