@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from api.compat.cohere.documents import shown, texts_of
@@ -9,7 +11,7 @@ from catalog.errors import RoostError
 
 
 def test_fields_are_read_in_their_order_and_absent_ones_passed_over() -> None:
-    documents = [{"a": "1", "b": "2"}, {"b": "2"}, {"a": "1", "b": None}]
+    documents: list[Any] = [{"a": "1", "b": "2"}, {"b": "2"}, {"a": "1", "b": None}]
     assert texts_of(documents, ["b", "a"]) == ["2\n1", "2", "1"]
 
 
@@ -26,9 +28,9 @@ def test_a_text_is_read_whatever_fields_are_named() -> None:
         ([{"a": "x", "b": ["y"]}], ["a", "b"], "documents[0].b"),
     ],
 )
-def test_a_document_that_cannot_be_read_is_named(documents: list[object], fields: list[str], param: str) -> None:
+def test_a_document_that_cannot_be_read_is_named(documents: list[Any], fields: list[str], param: str) -> None:
     with pytest.raises(RoostError) as raised:
-        texts_of(documents, fields)  # type: ignore[arg-type]
+        texts_of(documents, fields)
     assert raised.value.param == param
 
 
