@@ -267,17 +267,14 @@ def test_what_only_routes_a_generation_is_taken(call: Call) -> None:
 @pytest.mark.parametrize(
     "grammar",
     [
-        {
-            "json_schema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
-            "strict": True,
-        },
+        {"json_schema": SCHEMA, "label": "number", "strict": True},
         {"regex": r'\{"n": [0-9]\}'},
         {"ebnf": 'root ::= "{\\"n\\": " digit "}"\ndigit ::= [0-9]'},
     ],
     ids=["schema", "regex", "ebnf"],
 )
 def test_an_answer_keeps_to_a_grammar(client: SIEClient, grammar: dict[str, Any]) -> None:
-    got = client.generate("small/writer", "A number:", max_new_tokens=100, grammar=grammar)
+    got = client.generate("small/writer", "A number:", max_new_tokens=30, grammar=grammar)
     assert isinstance(json.loads(got["text"])["n"], int)
 
 
