@@ -87,5 +87,5 @@ async def _load_failure(request: Request, model: str, error: RoostError) -> dict
         "param": "model",
         "error_class": errors.load_class(error.code),
         "attempts": told.get("attempts", 1),
-        "permanent": told.get("permanent", not error.retryable),
+        "permanent": not error.retryable,
     }

@@ -58,7 +58,7 @@ class SieError(Reply):
     param: Annotated[str | None, Field(description="The field at fault")] = None
     error_class: Annotated[str | None, Field(description="Of MODEL_LOAD_FAILED: such as `OOM` or `NOT_FOUND`")] = None
     attempts: Annotated[int | None, Field(description="Of MODEL_LOAD_FAILED: workers that tried and failed")] = None
-    permanent: Annotated[bool | None, Field(description="Of MODEL_LOAD_FAILED: nothing tries again by itself")] = None
+    permanent: Annotated[bool | None, Field(description="Of MODEL_LOAD_FAILED: nothing helps but to mend it")] = None
 
 
 class SieErrorReply(Reply):
