@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / "tests" / "clients"
 ENVIRONMENT = ROOT / ".venv-clients"
 SUITES = sorted(path.name for path in CLIENTS.iterdir() if any(path.glob("test_*.py")))
-LIMIT_S = 240
+LIMIT_S = 600
 MODELS = {
     "fake/vectors": fake(),
     "fake/cold": fake(load_seconds=6.0),
