@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -367,3 +368,30 @@ def test_a_feeder_that_is_killed_twice_is_followed_by_one_that_goes_on(client: O
     assert [int(one["custom_id"]) for one in found] == [n for n in range(3000) if n != 1500]
     assert (bad["custom_id"], bad["response"]["status_code"]) == ("1500", 404)
     assert not stack.client.get("/v1/jobs", params={"tag": f"batch:{batch.id}"}).json()["data"]
+
+
+def test_a_batch_outlives_its_worker_the_queue_and_the_database(client: OpenAI, stack: Any) -> None:
+    batch = start(client, jsonl([embed(str(n), f"lasting {n}") for n in range(2000)]))
+
+    def restart(name: str) -> None:
+        part = stack.part(name)
+        part.kill()
+        part.start()
+
+    for done, lose in (
+        (200, stack.wipe_valkey),
+        (600, lambda: restart("cpu")),
+        (1000, lambda: restart("postgres")),
+        (1400, lambda: restart("api")),
+    ):
+        until = time.monotonic() + PATIENCE_S
+        while not (batch.request_counts and batch.request_counts.completed >= done):
+            assert time.monotonic() < until, batch
+            with contextlib.suppress(openai.InternalServerError):  # 503 until all have their connections again
+                batch = client.batches.retrieve(batch.id)
+        lose()
+
+    batch = end(client, batch)
+
+    assert batch.status == "completed"
+    assert [int(one["custom_id"]) for one in lines_of(client, batch.output_file_id)] == list(range(2000))
