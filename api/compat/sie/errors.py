@@ -27,6 +27,7 @@ _CODES: Mapping[str, tuple[int, str]] = {
     # Not 504: its client would send the same work again.
     "time_limit": (500, "INFERENCE_ERROR"),
     "unsupported_field": (400, "unsupported_field"),
+    "job_not_terminal": (409, "job_not_terminal"),
     "all_items_failed": (500, "INFERENCE_ERROR"),
     "internal": (500, "INFERENCE_ERROR"),
     "overloaded": (503, "QUEUE_FULL"),

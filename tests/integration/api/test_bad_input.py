@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from api.compat.openai.errors import OpenAIErrorReply
 from api.schemas import ErrorReply
 
 if TYPE_CHECKING:
@@ -187,8 +188,6 @@ async def test_no_text_of_a_caller_comes_back_in_an_error_or_goes_to_the_log(
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/nothing", 404),
-        ("DELETE", "/v1/jobs", 405),
         ("GET", "/v1/jobs/no-id", 404),
         ("GET", "/v1/jobs/0199c0de-0000-7000-8000-000000000000", 404),
         ("GET", "/v1/jobs/0199c0de-0000-7000-8000-000000000000/result", 404),
@@ -201,11 +200,22 @@ async def test_no_text_of_a_caller_comes_back_in_an_error_or_goes_to_the_log(
         ("GET", "/v1/jobs?statsu=failed", 422),
         ("GET", "/v1/jobs?status=faild", 422),
         ("GET", "/v1/jobs/0199c0de-0000-7000-8000-000000000000?wait=x", 422),
-        ("GET", "/v1/models/org/none", 404),
     ],
 )
 async def test_every_error_has_the_envelope(api: Api, method: str, path: str, status: int) -> None:
     told(await api.http.request(method, path), status)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/nothing", 404), ("DELETE", "/v1/jobs", 405), ("GET", "/v1/models/org/none", 404)],
+)
+async def test_what_openais_clients_may_ask_for_has_their_type_of_error_too(
+    api: Api, method: str, path: str, status: int
+) -> None:
+    response = await api.http.request(method, path)
+    assert response.status_code == status
+    assert OpenAIErrorReply.model_validate(response.json()).error.type == "invalid_request_error"
 
 
 @pytest.mark.parametrize(

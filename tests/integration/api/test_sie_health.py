@@ -91,3 +91,13 @@ async def test_a_watcher_is_told_to_come_again_while_nothing_is_known(start_api:
             await socket.recv()
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1013
+
+
+async def test_a_process_that_stops_lets_its_watchers_go(api: Api) -> None:
+    async with websockets.connect(f"{api.url.replace('http://', 'ws://')}/ws/cluster-status") as socket:
+        await socket.recv()
+        api.server.should_exit = True
+        with pytest.raises(websockets.ConnectionClosed) as closed:
+            await socket.recv()
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1012
