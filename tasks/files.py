@@ -12,6 +12,9 @@ from tasks.errors import InvalidRequest, TaskError
 INPUT, OUTPUT = "batch", "batch_output"
 """What files are for: those that batches read, and those that they write."""
 
+FOLDER = "files"
+"""Where their contents are in the blob store; parts of batches have folders of their own."""
+
 KEPT_S = 30 * 86_400
 """How long a file is kept that says nothing of it."""
 

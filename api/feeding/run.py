@@ -8,21 +8,19 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from api.compat.batchable import ENDPOINTS
-from api.feeding import shaping
 from api.feeding.halt import Halt
+from api.feeding.outputs import joined, rest_of
 from api.feeding.part import PartRun, Progress
 from api.feeding.services import Feeding
 from api.feeding.shaping import Stop
 from api.feeding.window import Window
-from api.sinks import Sink, sinks
-from tasks.batches import PREFIX, Batch, Part, Status, Tally, final_status
+from tasks.batches import Batch, Part, Status, Tally, final_status
 from tasks.errors import TaskError
-from tasks.files import OUTPUT, FileNotFound, StoredFile, shown_id
-from tasks.lines import Checked, Fault, Rules, check, read_line, split
-from tasks.prepare import job_id
+from tasks.files import FileNotFound, StoredFile
+from tasks.lines import Checked, Fault, Rules, check
 from tasks.store import batch_leases as leases
 from tasks.store import batch_parts as parts
 from tasks.store import files
@@ -35,10 +33,7 @@ TEND_S = 0.5
 PAGE = 64
 """Parts that are read from the database at once."""
 
-FILES = "files"
-"""The folder of files in the blob store; parts of batches have folders of their own."""
-
-
+_NONE = Fault("all_lines_failed", "No line succeeded; the error file says why of each.")
 _GONE = Fault("input_missing", "The content of the input file is gone.", param="input_file_id")
 
 
@@ -206,62 +201,33 @@ class BatchRun:
 
     async def _end_rest(self, first: Part, blob: str, stop: Stop) -> None:
         """List all lines from this part on as not done; none of them has a job."""
-        async with sinks(self.it.blobs, self.batch.folder) as (errors,):
-            await asyncio.to_thread(self._write_rest, first, blob, stop, errors)
-        done = parts.DonePart(first.part, Tally(failed=first.lines), None, errors.key)
+        key = await rest_of(self.it, self.batch, first, blob, stop)
+        done = parts.DonePart(first.part, Tally(failed=first.lines), None, key)
         await self.it.database.run(parts.finish_part, self.batch.id, self.feeder, done, [], rest=True)
-
-    def _write_rest(self, first: Part, blob: str, stop: Stop, errors: Sink) -> None:
-        longest = self.it.settings.max_body_bytes
-        rules = Rules(self.batch.endpoint, self.batch.total, longest)
-        chunks = self.it.blobs.chunks(blob, first.start)
-        for raw in split(chunks, longest, number=first.first_line, start=first.start):
-            if not raw.blank:
-                errors.write(shaping.stopped(self.batch, read_line(raw, rules), stop).data)
 
     async def _finish(self) -> None:
         """Put the parts' lines together into files."""
         self.batch = batch = await self.it.database.run(leases.finalize, self.batch.id, self.feeder)
-        blobs = await self.it.database.run(parts.part_blobs, batch.id)
         tally = await self.it.database.run(parts.tally, batch.id)
-        async with sinks(self.it.blobs, FILES, FILES) as (output, errors):
-            await asyncio.to_thread(output.copy, [key for key, _ in blobs if key is not None])
-            await asyncio.to_thread(errors.copy, [key for _, key in blobs if key is not None])
+        output, failures = await joined(self.it, batch)
         late = batch.finalizing_at is not None and batch.finalizing_at >= batch.expires_at
         status = final_status(batch.status, late=late, succeeded=tally.completed)
-        faults = [Fault("all_lines_failed", "No line succeeded; the error file says why of each.")]
-        await self._end(status, faults if status is Status.FAILED else (), output, errors)
+        await self._end(status, [_NONE] if status is Status.FAILED else (), output, failures)
 
     async def _end(
-        self, status: Status, faults: Sequence[Fault] = (), output: Sink | None = None, errors: Sink | None = None
+        self,
+        status: Status,
+        faults: Sequence[Fault] = (),
+        output: StoredFile | None = None,
+        failures: StoredFile | None = None,
     ) -> None:
         self.over = True
+        errors = [fault.as_data() for fault in faults] or None
         await self.it.database.run(
-            leases.end,
-            self.batch.id,
-            self.feeder,
-            status,
-            errors=[fault.as_data() for fault in faults] or None,
-            output=self._file(output, "output"),
-            failures=self._file(errors, "error"),
+            leases.end, self.batch.id, self.feeder, status, errors=errors, output=output, failures=failures
         )
         with suppress(OSError):
             await asyncio.to_thread(self.it.blobs.delete_folder, self.batch.folder)
-
-    def _file(self, sink: Sink | None, kind: str) -> StoredFile | None:
-        if sink is None or sink.key is None:
-            return None
-        now = self._now()
-        return StoredFile(
-            id=job_id(now.timestamp()),
-            caller=self.batch.caller,
-            filename=f"{shown_id(PREFIX, self.batch.id)}_{kind}.jsonl",
-            purpose=OUTPUT,
-            bytes=sink.size,
-            blob=sink.key,
-            created_at=now,
-            expires_at=now + timedelta(seconds=self.batch.output_expires_s),
-        )
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.it.clock(), UTC)

@@ -16,12 +16,9 @@ from api.sinks import Sink, sinks
 from catalog.errors import nearest
 from tasks.blobs import Blobs
 from tasks.errors import InvalidRequest, StoreUnavailable
-from tasks.files import DEFAULT_NAME, INPUT, KEPT_S, kept_s, shown_name
+from tasks.files import DEFAULT_NAME, FOLDER, INPUT, KEPT_S, kept_s, shown_name
 
 log = logging.getLogger(__name__)
-
-FOLDER = "files"
-"""The folder of files in the blob store."""
 
 RAW_TYPES = ("application/jsonl", "application/x-ndjson", "application/octet-stream", "text/plain")
 """The Content-Types of a body that is the file itself."""
