@@ -50,7 +50,7 @@ def test_every_item_is_in_one_chunk(items: int, sizes: list[int]) -> None:
 
 def test_an_item_carries_what_its_verb_gives_or_why_it_gives_nothing() -> None:
     error = {"code": "empty_text", "message": "It is empty.", "retryable": False}
-    rows = [{"id": "a", "tokens": 4, "dense": dense(1.0, 2.0)}, {"error": error}]
+    rows: list[dict[str, Any]] = [{"id": "a", "tokens": 4, "dense": dense(1.0, 2.0)}, {"error": error}]
     good, bad = msgpack.unpackb(chunks.packed(ID, pack_rows(rows), 0))
     assert (good["id"], good["units"], good["success"], good["error"]) == ("a", 4, True, None)
     values = msgpack.unpackb(good["result_msgpack"])["dense"]["values"]
