@@ -14,7 +14,7 @@ from cohere.core.api_error import ApiError
 from api.compat.cohere.errors import CohereErrorReply
 from api.compat.cohere.rerank import RerankReply
 from tests.acceptance.fakes import fake
-from tests.acceptance.test_tei import PATIENT, small
+from tests.acceptance.small_models import PATIENT, small
 
 pytestmark = pytest.mark.slow
 

@@ -16,6 +16,7 @@ from huggingface_hub.errors import HfHubHTTPError
 
 from api.compat.tei.info import TeiInfo
 from tests.acceptance.fakes import fake
+from tests.acceptance.small_models import PATIENT, small
 from tests.small import folder
 
 pytestmark = pytest.mark.slow
@@ -25,18 +26,6 @@ StartStack = Callable[..., Any]
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 M3 = "org/m3"
 TEXTS = ["Owls hunt at night.", "A rook is a bird, and a piece of chess.", "Wrens are small."]
-# Loads on a busy machine keep a worker from saying that it lives.
-PATIENT = {"lost_after_s": 15.0, "held_lease_s": 60.0, "job_lease_s": 60.0}
-
-
-def small(name: str, family: str, **facts: Any) -> dict[str, Any]:
-    return {
-        "family": family,
-        "source": {"path": str(folder(name))},
-        "parameters": 5_000_000,
-        "max_length": 128,
-        **facts,
-    }
 
 
 def sparse_dims(name: str) -> int:

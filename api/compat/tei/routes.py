@@ -117,7 +117,10 @@ async def tell(request: Request) -> Response:
 
 
 @router.get(
-    "/tei/{model:path}/info", summary="Tell of a model, as TEI does", response_model=TeiInfo, responses=errors(404, 424)
+    "/tei/{model:path}/info",
+    summary="Tell of a model, as TEI does",
+    response_model=TeiInfo,
+    responses=errors(404, 422, 424),
 )
 @documented(_model_signature)
 async def tell_of(request: Request) -> Response:
@@ -129,7 +132,7 @@ async def tell_of(request: Request) -> Response:
     "/tei/{model:path}/health",
     summary="Whether a model can be asked",
     response_class=PlainTextResponse,
-    responses=errors(404, 503),
+    responses=errors(404, 422, 503),
 )
 @documented(_model_signature)
 async def healthy(request: Request) -> Response:

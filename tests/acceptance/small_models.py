@@ -1,0 +1,16 @@
+"""Small real models of tests/small as the YAML of a catalog, and the settings of a stack that loads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.small import folder
+
+PATIENT = {"lost_after_s": 15.0, "held_lease_s": 60.0, "job_lease_s": 60.0}
+"""Loads on a busy machine keep a worker from saying that it lives."""
+
+
+def small(name: str, family: str, **facts: Any) -> dict[str, Any]:
+    """A model of tests/small. Builds it, which takes a while the first time."""
+    source = {"path": str(folder(name))}
+    return {"family": family, "source": source, "parameters": 5_000_000, "max_length": 128, **facts}
