@@ -32,13 +32,15 @@ Done = subprocess.CompletedProcess[str]
 @pytest.fixture(scope="module")
 def running(start_stack: Callable[..., Running]) -> Running:
     return start_stack(
+        # The cold model keeps the loader for as long as these tests last: the others are there before it.
+        preload="acme/quick,acme/thinker,acme/slow,acme/writer",
         models={
             "acme/quick": fake(),
             "acme/thinker": THINKER,
             "acme/slow": timed(3000.0),
             "acme/cold": fake(load_seconds=600.0),
             "acme/writer": writer(step_seconds=0.02),
-        }
+        },
     )
 
 
