@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 StartStack = Callable[..., Any]
 
 OPENAPI = Path(__file__).parent / "openapi"
-LIMIT_S = 180
+LIMIT_S = 600
 
 
 @pytest.fixture(scope="module")
