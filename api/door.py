@@ -22,16 +22,16 @@ async def admit(it: Door, raw: object, *, large: bool = False, key: str | None =
     `large` has it read in a thread: it came in many bytes. Raises a TaskError or a CatalogError that names the field.
     """
     now = it.clock()
-    asked_for = await _run(large, parse_request, raw, it.limits.max_items)
+    asked_for = await off_loop(large, parse_request, raw, it.limits.max_items)
     await it.asking.meet(asked_for.model)
     # A grammar is compiled, and large files are looked into.
     slow = large or (asked_for.verb is Verb.GENERATE and "grammar" in asked_for.options)
-    checked = await _run(slow, check, asked_for, it.catalog, it.limits)
+    checked = await off_loop(slow, check, asked_for, it.catalog, it.limits)
     await it.presence.admit(checked.choice.key)
     counts = await it.counting.count(checked.choice.spec, checked.texts, checked.chars)
     return price(checked, counts, now=now, cost=it.prices.of(checked.choice), key=key)
 
 
-async def _run(slow: bool, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+async def off_loop(slow: bool, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call it, in a thread if it may take long enough to hold up the event loop."""
     return await asyncio.to_thread(call, *args, **kwargs) if slow else call(*args, **kwargs)

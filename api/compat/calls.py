@@ -8,7 +8,7 @@ names it. When the wait ends first, the job is kept, and the same request made a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,14 +31,16 @@ from api.answers import (
     sent,
     until_end,
 )
-from api.body import OFF_LOOP_BYTES, read_body
+from api.body import OFF_LOOP_BYTES, ClientGone, read_body
 from api.compat.endpoints import Asked, Ended, Endpoint
 from api.compat.failures import JobFailed, StillRunning, first_fault, renamed
-from api.door import admit
+from api.door import admit, off_loop
 from api.leaving import Leaving
-from api.media import Media, dumps
+from api.media import Media, dumps, dumps_in_pieces
+from api.render import moment
 from api.services import Door, Services, services
 from api.texts import Delta, Texts
+from api.unanswered import mark_of
 from api.waiting import Nudge, Waiter, is_over
 from catalog.errors import RoostError
 from tasks.errors import InvalidRequest
@@ -46,6 +48,7 @@ from tasks.jobs import Job, State
 from tasks.messages import Submission
 from tasks.prepare import check_key
 from tasks.results import unpack_rows
+from tasks.store import read
 
 HOLD_S = 140.0
 """The longest wait: clients of the peer give up after 150 s."""
@@ -68,7 +71,7 @@ async def run(request: Request, asked: Asked, *, size: int = 0) -> Ended:
         found = await _outcome(it, job, Form(HOLD_S, receive=request.receive), request)
         if found.end is None:
             raise StillRunning(request.state.job_id)
-        return ended(it, found.end)
+        return await off_loop(len(found.end.result or b"") > OFF_LOOP_BYTES, ended, it, found.end)
     except RoostError as error:
         raise renamed(error, asked.names) from None
 
@@ -87,31 +90,59 @@ async def taken(request: Request, endpoint: Endpoint) -> Call:
     body = await read_body(request, services(request).settings.max_body_bytes)
     if not isinstance(body.value, dict):
         raise InvalidRequest("The body must be a JSON object.")
-    if body.size > OFF_LOOP_BYTES:
-        return Call(body.value, body.size, await asyncio.to_thread(endpoint.to_job, body.value))
-    return Call(body.value, body.size, endpoint.to_job(body.value))
+    return Call(body.value, body.size, await off_loop(body.size > OFF_LOOP_BYTES, endpoint.to_job, body.value))
 
 
 async def answered(request: Request, endpoint: Endpoint, call: Call | None = None) -> Response:
     """Run the job of a call, read now if it is not given, and answer as the endpoint does. Raises as `run` does."""
     call = call or await taken(request, endpoint)
     found = await run(request, call.asked, size=call.size)
-    return Response(dumps(endpoint.to_reply(found, call.body)), media_type=Media.JSON.value)
+    return await replied(found, lambda: endpoint.to_reply(found, call.body))
+
+
+async def replied(found: Ended, shape: Callable[[], object], media: Media = Media.JSON) -> Response:
+    """What `shape` makes of a job's end, as a reply; in a thread where it is large."""
+    large = found.size > OFF_LOOP_BYTES
+    body = await off_loop(large, lambda: (dumps_in_pieces if large else dumps)(shape(), media))
+    return Response(body, media_type=media.value)
 
 
 async def _outcome(it: Services, job: Submission, form: Form, request: Request) -> Outcome:
-    if job.idempotency_key is None and (earlier := it.unanswered.take(job)) is not None:
-        request.state.job_id = str(earlier.id)
-        with it.waiting.open(earlier.id) as waiter:
-            end = await look(it, earlier.id) or await until_end(it, waiter, earlier, form)
-        found = Outcome(end)
-        job = earlier
-    else:
+    earlier = await _earlier(it, job)
+    if earlier is None:
         found = await outcome(it, job, form)
         request.state.job_id = str(_job_of(found, job.id))
+    else:
+        request.state.job_id = str(earlier.id)
+        found = await _resumed(it, earlier, form)
     if found.end is None and job.idempotency_key is None:
-        it.unanswered.put(job)
+        it.unanswered.put(await _mark(job), earlier or job, it.clock())
     return found
+
+
+async def _earlier(it: Services, job: Submission) -> Submission | None:
+    """The job that the same call began before, if there is still something to wait for or to be had of it."""
+    if job.idempotency_key is not None or not it.unanswered:
+        return None
+    earlier = it.unanswered.take(await _mark(job), it.clock())
+    row = None if earlier is None else await it.database.run(read.job, earlier.id, earlier.caller)
+    if row is None or (row.state.final and row.state is not State.SUCCEEDED):
+        return None
+    gone = row.expires_at is not None and row.expires_at <= moment(it.clock())
+    return None if gone else earlier
+
+
+async def _mark(job: Submission) -> bytes:
+    return await off_loop(len(job.inputs) > OFF_LOOP_BYTES, mark_of, job)
+
+
+async def _resumed(it: Services, earlier: Submission, form: Form) -> Outcome:
+    with it.waiting.open(earlier.id) as waiter:
+        try:
+            return Outcome(await look(it, earlier.id) or await until_end(it, waiter, earlier, form))
+        except ClientGone:
+            it.submitter.drop(earlier.id)
+            raise
 
 
 def _job_of(found: Outcome, ours: UUID) -> UUID:
@@ -124,7 +155,7 @@ def ended(it: Door, end: End) -> Ended:
     rows = [] if end.result is None else unpack_rows(end.result)
     if end.job.state is not State.SUCCEEDED:
         raise failure_of(end.job, rows)
-    return Ended(end.job, rows, scores_of(it, end.job, rows))
+    return Ended(end.job, rows, scores_of(it, end.job, rows), len(end.result or b""))
 
 
 def failure_of(job: Job, rows: list[dict[str, Any]]) -> JobFailed:

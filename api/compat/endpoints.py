@@ -23,11 +23,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job that succeeded: its rows as they are stored (`tasks.results`), and of a score its ranking."""
+    """A job that succeeded: its rows as they are stored (`tasks.results`), of a score its ranking, and their bytes."""
 
     job: Job
     rows: list[dict[str, Any]]
     scores: Sequence[Mapping[str, Any]] | None = None
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

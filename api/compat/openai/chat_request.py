@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from api.compat.endpoints import Asked
 from api.compat.openai.formats import locked
-from api.compat.openai.sampling import Sampling, options_of
+from api.compat.openai.sampling import Sampling, check_copies, options_of
 from api.compat.openai.tools import Function, FunctionsOnly, NamedFunction, offered
 from api.compat.openai.turns import Messages, native
 from api.compat.openai.wording import Calling
@@ -163,6 +163,7 @@ def chat_of(body: Mapping[str, Any]) -> Chat:
     if (thinking := by_effort if by_template is None else by_template) is not None:
         options["thinking"] = thinking
     messages, choices = native(request.messages), request.choices
+    check_copies(messages, choices)
     names = {**names_of(choices), **form.names, **tools.names}
     names["options.thinking"] = "reasoning_effort" if by_template is None else "chat_template_kwargs.enable_thinking"
     if request.max_completion_tokens is not None:

@@ -19,7 +19,7 @@ from api.compat.endpoints import Asked, Ended, Endpoint
 from api.compat.failures import check_rows
 from api.compat.openai.errors import CALL_ERRORS, event_of, render
 from api.compat.openai.legacy_logprobs import LegacyLogprobs, legacy
-from api.compat.openai.sampling import Sampling, Usage, options_of, usage_of
+from api.compat.openai.sampling import Sampling, Usage, check_copies, options_of, usage_of
 from api.compat.openai.texts import Texts, listed, names_of
 from api.compat.shapes import shaped, untaken
 from api.route import documented
@@ -89,6 +89,7 @@ def to_job(body: Mapping[str, Any]) -> Asked:
     prompts = listed(asked.prompt, "prompt")
     if asked.choices > 1 and len(prompts) * asked.choices > MOST_CHOICES:
         raise LimitExceeded(f"'n' makes more than {MOST_CHOICES} choices of these prompts; ask for fewer.", param="n")
+    check_copies(prompts, asked.choices)
     options = {"max_tokens": MAX_TOKENS, **options_of(asked), "raw": True}
     if asked.logprobs is not None:
         options |= {"logprobs": True, "top_logprobs": asked.logprobs}

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+import msgpack
 from pydantic import Discriminator, Field, Tag
 
 from api.compat.openai.texts import form_of
 from api.schemas import Reply
 from catalog.options.generate import MOST_STOPS, Biases
 from catalog.options.words import Fraction
+from tasks.errors import LimitExceeded
 from tasks.items import Strict
 
 MAX_CHOICES = 128
+
+MOST_COPIED_BYTES = 32 * 2**20
+"""All choices' prompts together."""
 
 TEMPERATURE = 1.0
 """OpenAI's default. The native API's is 0, the likeliest token each time."""
@@ -85,6 +90,14 @@ _OPTIONS = (
     "repetition_penalty",
 )
 """The fields that are options of `generate` under the same name."""
+
+
+def check_copies(prompts: object, choices: int) -> None:
+    """Raise LimitExceeded where so many copies of the prompts are too much: each choice has one of its own."""
+    if choices > 1 and (size := len(msgpack.packb(prompts))) * choices > MOST_COPIED_BYTES:
+        most = MOST_COPIED_BYTES // size
+        message = f"'n' repeats {size} bytes of prompts; of such there may be {max(1, most)}."
+        raise LimitExceeded(message, param="n")
 
 
 def options_of(asked: Sampling) -> dict[str, Any]:

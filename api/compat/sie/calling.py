@@ -16,6 +16,7 @@ from api.compat.dialect import Failure, route_class
 from api.compat.endpoints import Asked, Ended
 from api.compat.sie import errors
 from api.compat.sie.caller import VERSION_HEADERS
+from api.compat.sie.grammars import has_grammar
 from api.compat.sie.models import last_error
 from api.compat.sie.pools import check_place
 from api.media import Media
@@ -60,8 +61,7 @@ async def read(
     if not isinstance(body.value, dict):
         raise InvalidRequest("The body must be an object.", param="body")
     model: str = request.path_params["model"]
-    # A grammar is translated, which takes a while for a long one.
-    if body.size > OFF_LOOP_BYTES or "grammar" in body.value:
+    if body.size > OFF_LOOP_BYTES or has_grammar(body.value):
         return body.value, body.size, await asyncio.to_thread(to_job, model, body.value)
     return body.value, body.size, to_job(model, body.value)
 

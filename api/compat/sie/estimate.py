@@ -18,6 +18,7 @@ from api.compat.dialect import route_class
 from api.compat.endpoints import Asked
 from api.compat.failures import renamed
 from api.compat.sie import encode, errors, extract, generate, score
+from api.compat.sie.grammars import has_grammar
 from api.compat.sie.job_request import is_sie_job, to_native
 from api.door import admit
 from api.media import Media, dumps
@@ -108,7 +109,8 @@ async def estimate(request: Request) -> Response:
     body = await read_body(request, it.settings.max_body_bytes)
     large = body.size > OFF_LOOP_BYTES
     asked_for = read_estimate(body.value)
-    asked = await asyncio.to_thread(to_job, asked_for) if large else to_job(asked_for)
+    slow = large or has_grammar(asked_for.request)
+    asked = await asyncio.to_thread(to_job, asked_for) if slow else to_job(asked_for)
     try:
         job = await admit(it, asked.raw, large=large)
     except RoostError as error:

@@ -7,7 +7,9 @@ from typing import Any
 
 from catalog.errors import InvalidOption, nearest
 
-MOST_CHARS = 100_000
+MOST_CHARS = 8192
+MOST_RULES = 128
+"""Of an EBNF: the translator takes seconds for a long chain of rules, and within both at most 0.3 s."""
 
 _KINDS = ("json_schema", "regex", "ebnf")
 _KNOWN = (*_KINDS, "label", "strict")
@@ -37,6 +39,14 @@ def native_grammar(value: Any, where: str = "grammar") -> tuple[dict[str, Any], 
     return {kind: value[kind]}, names
 
 
+def has_grammar(body: object) -> bool:
+    """Whether a request, or its options, may have a grammar to translate: then read it in a thread."""
+    if not isinstance(body, Mapping):
+        return False
+    options = body.get("options")
+    return "grammar" in body or (isinstance(options, Mapping) and "grammar" in options)
+
+
 def _check_kind(value: Mapping[str, Any], name: str, kind: type, where: str) -> None:
     if value.get(name) is not None and not isinstance(value[name], kind):
         said = "a text" if kind is str else "true or false"
@@ -45,10 +55,17 @@ def _check_kind(value: Mapping[str, Any], name: str, kind: type, where: str) -> 
 
 def _lark(text: Any, where: str) -> str:
     """The grammar in Lark's form, whose first rule is `start` and not `root`."""
-    if not isinstance(text, str) or not text or len(text) > MOST_CHARS:
-        raise InvalidOption(f"{where!r} must be a text of at most {MOST_CHARS} characters.", param=where)
-    if "::=" not in text:
+    if not isinstance(text, str) or not text:
+        raise InvalidOption(f"{where!r} must be a text that is not empty.", param=where)
+    rules = text.count("::=")
+    if not rules:
         return text
+    if len(text) > MOST_CHARS or rules > MOST_RULES:
+        raise InvalidOption(
+            f"{where!r} has {len(text)} characters and {rules} rules; EBNF may have {MOST_CHARS} and {MOST_RULES}. "
+            "Send a larger grammar in Lark's form.",
+            param=where,
+        )
     from llguidance.gbnf_to_lark import gbnf_to_lark
 
     try:

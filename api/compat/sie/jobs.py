@@ -18,6 +18,7 @@ from api.body import OFF_LOOP_BYTES, Body, read_body
 from api.compat.dialect import route_class
 from api.compat.failures import renamed
 from api.compat.sie import chunks, errors
+from api.compat.sie.grammars import has_grammar
 from api.compat.sie.job_request import to_native
 from api.door import admit
 from api.media import Media, dumps
@@ -114,7 +115,8 @@ async def take(request: Request, body: Body) -> Response:
     it = services(request)
     large = body.size > OFF_LOOP_BYTES
     key = check_key(request.headers.get("idempotency-key"))
-    asked = await asyncio.to_thread(to_native, body.value) if large else to_native(body.value)
+    slow = large or has_grammar(body.value)
+    asked = await asyncio.to_thread(to_native, body.value) if slow else to_native(body.value)
     try:
         job = await admit(it, asked.raw, large=large, key=key)
     except RoostError as error:

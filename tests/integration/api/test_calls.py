@@ -100,6 +100,44 @@ async def test_a_wait_that_ends_first_tells_the_job_and_the_repeat_waits_for_it(
 
 
 @pytest.mark.usefixtures("short_hold")
+@pytest.mark.parametrize(
+    "end",
+    ["DELETE FROM jobs", "UPDATE jobs SET state = 'failed'", "UPDATE jobs SET state = 'succeeded', expires_at = now()"],
+    ids=["gone", "failed", "expired"],
+)
+async def test_a_repeat_starts_anew_where_the_first_one_has_nothing_to_give(
+    api: Api, database: Database, idle_consumer: Consumer, end: str
+) -> None:
+    first = await embed(api)
+    database.run(lambda connection: connection.execute(text(end)).rowcount)
+    second = await embed(api)
+    assert second.headers["x-roost-job-id"] != first.headers["x-roost-job-id"]
+
+
+async def test_who_leaves_while_it_waits_again_takes_the_work_along(
+    api: Api, idle_consumer: Consumer, broker: redis.Redis, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as short:
+        short.setattr(calls, "HOLD_S", 0.3)
+        first = await embed(api)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.4):
+            await embed(api)
+    await until(lambda: broker.zscore(keys.CANCELLED, first.headers["x-roost-job-id"]) is not None)
+
+
+@pytest.mark.usefixtures("consumer")
+async def test_a_large_reply_is_the_same_as_its_rows(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = (await embed(api, input=["cat", "dog"])).json()
+    monkeypatch.setattr(calls, "OFF_LOOP_BYTES", 1)
+    assert (await embed(api, input=["cat", "dog"])).json() == whole
+
+
+def test_a_call_is_held_for_longer_than_a_load_and_less_than_clients_wait() -> None:
+    assert calls.HOLD_S == 140
+
+
+@pytest.mark.usefixtures("short_hold")
 async def test_who_asks_for_something_else_gets_a_job_of_its_own(api: Api, idle_consumer: Consumer) -> None:
     first = await embed(api)
     other = await embed(api, input="dog")

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from api.errors import NotAcceptable
-from api.media import Media, dumps, media_of
+from api.media import Media, dumps, dumps_in_pieces, media_of
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,16 @@ def test_numpy_numbers_and_arrays_are_the_same_in_both_forms() -> None:
 
 def test_a_number_that_json_has_not_becomes_null() -> None:
     assert dumps({"a": float("nan"), "b": float("inf")}) == b'{"a":null,"b":null}'
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [[0.5, 1.0], [2.0]],
+        {"object": "list", "data": [{"embedding": np.array([0.5, 1.0], "<f4")}], "usage": {"tokens": 3}, "none": []},
+        "a text",
+    ],
+)
+@pytest.mark.parametrize("media", Media)
+def test_what_is_written_in_pieces_has_the_same_bytes(value: object, media: Media) -> None:
+    assert dumps_in_pieces(value, media) == dumps(value, media)

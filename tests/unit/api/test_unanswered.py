@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from api.unanswered import Unanswered
+from api.unanswered import KEPT_S, Unanswered, mark_of
 from catalog.terms import Lane, Verb
 from tasks.messages import Submission
 
@@ -35,9 +35,13 @@ def submission() -> Submission:
 
 def test_the_same_call_finds_its_job_once() -> None:
     waiting, first = Unanswered(), submission()
-    waiting.put(first)
-    assert waiting.take(submission()) is first
-    assert waiting.take(submission()) is None
+    waiting.put(mark_of(first), first, 1.0)
+    found = waiting.take(mark_of(submission()), 2.0)
+    assert found is not None
+    assert found.id == first.id
+    assert found.inputs == b"", "what was sent stays in memory for a caller who may never come"
+    assert waiting.take(mark_of(submission()), 2.0) is None
+    assert not waiting
 
 
 @pytest.mark.parametrize(
@@ -46,15 +50,18 @@ def test_the_same_call_finds_its_job_once() -> None:
     ids=lambda change: next(iter(change)),
 )
 def test_another_call_does_not(change: dict[str, object]) -> None:
-    waiting = Unanswered()
-    waiting.put(submission())
     other: Submission = replace(submission(), **change)  # type: ignore[arg-type]
-    assert waiting.take(other) is None
+    assert mark_of(other) != mark_of(submission())
+
+
+def test_a_call_that_comes_too_late_is_a_new_one() -> None:
+    waiting, first = Unanswered(), submission()
+    waiting.put(mark_of(first), first, 1.0)
+    assert waiting.take(mark_of(first), 1.1 + KEPT_S) is None
 
 
 def test_the_oldest_is_forgotten_when_there_are_too_many() -> None:
     waiting = Unanswered(most=2)
-    jobs = [replace(submission(), inputs=str(place).encode()) for place in range(3)]
-    for job in jobs:
-        waiting.put(job)
-    assert [waiting.take(job) for job in jobs] == [None, *jobs[1:]]
+    for place in range(3):
+        waiting.put(bytes([place]), submission(), 1.0)
+    assert [waiting.take(bytes([place]), 1.0) is None for place in range(3)] == [True, False, False]

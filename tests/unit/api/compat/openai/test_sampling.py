@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from api.compat.openai.sampling import Sampling, options_of, usage_of
+from api.compat.openai import chat, completions
+from api.compat.openai.sampling import MOST_COPIED_BYTES, Sampling, check_copies, options_of, usage_of
 from catalog.options.generate import GenerateOptions
+from tasks.errors import LimitExceeded
 
 
 def test_what_is_left_out_is_openai_s_default() -> None:
@@ -58,3 +61,28 @@ def test_what_is_far_too_much_is_refused_without_a_look_at_each(fields: dict[str
         Sampling.model_validate(fields)
     assert raised.value.error_count() == 1
     assert str(raised.value.errors()[0]["loc"][0]) == param
+
+
+@pytest.mark.parametrize("choices", [1, 32])
+def test_prompts_may_be_repeated_up_to_a_size(choices: int) -> None:
+    check_copies(["a" * (MOST_COPIED_BYTES // 33)], choices)
+
+
+def test_a_prompt_that_its_choices_would_repeat_too_often_is_refused_before_it_is_copied() -> None:
+    with pytest.raises(LimitExceeded, match="there may be 3") as caught:
+        check_copies(["a" * (MOST_COPIED_BYTES // 4)], 128)
+    assert caught.value.param == "n"
+
+
+@pytest.mark.parametrize(
+    ("to_job", "body"),
+    [
+        (chat.to_job, {"messages": [{"role": "user", "content": "a" * 2**20}]}),
+        (completions.to_job, {"prompt": ["a" * 2**19, "b" * 2**19]}),
+    ],
+)
+def test_both_routes_hold_their_choices_to_it(
+    to_job: Callable[[dict[str, object]], object], body: dict[str, object]
+) -> None:
+    with pytest.raises(LimitExceeded, match="'n' repeats"):
+        to_job({"model": "m", "n": 128, **body})
