@@ -20,6 +20,9 @@ STALLED_AFTER = timedelta(minutes=5)
 PREFIX = "batch_"
 """Begins the id of a batch as callers see it."""
 
+FOLDER = "batches"
+"""Where their parts are in the blob store, those of each batch in a folder of its own."""
+
 TAG = "batch:"
 """Begins the tag of the jobs of a batch; its id follows."""
 

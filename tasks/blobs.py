@@ -10,6 +10,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from typing import IO, Any
 
 import fsspec
@@ -84,6 +85,21 @@ class Blobs:
         """Remove all blobs whose keys begin with this folder."""
         with suppress(FileNotFoundError):
             self._fs.rm(self._path(folder), recursive=True)
+
+    def keys(self, folder: str) -> list[str]:
+        """The keys of all blobs of a folder, and of what is left of those that were never finished."""
+        path = self._path(folder)
+        self._fs.invalidate_cache(path)
+        # Written with a leading slash or without, as each store likes it: what comes after the folder is the same.
+        return [f"{folder}/{found.rpartition(f'{folder}/')[2]}" for found in self._fs.find(path)]
+
+    def written_at(self, key: str) -> datetime | None:
+        """When a blob was last written to; None for one that is not there."""
+        try:
+            found: datetime = self._fs.modified(self._path(key))
+        except FileNotFoundError:
+            return None
+        return found if found.tzinfo else found.replace(tzinfo=UTC)
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key}"

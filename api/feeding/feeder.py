@@ -1,4 +1,4 @@
-"""Takes batches that nobody works on, and works on them; removes files whose time is over."""
+"""Takes batches that nobody works on, and works on them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ import secrets
 import time
 from collections import Counter
 from contextlib import suppress
-from datetime import UTC, datetime
 from uuid import UUID
 
 from redis.exceptions import RedisError
 
 from api.feeding.run import BatchRun
 from api.feeding.services import Feeding
+from api.feeding.tidying import Tidying
 from api.feeding.window import Window
 from tasks import keys
 from tasks.errors import TaskError
 from tasks.lines import Fault
 from tasks.store import batch_leases as leases
-from tasks.store import files
 
 log = logging.getLogger(__name__)
 
@@ -30,14 +29,9 @@ MOST_BATCHES = 64
 LOOK_S = 0.5
 """How often it is looked for new batches."""
 
-TIDY_S = 60.0
-"""How often files are removed whose time is over."""
-
 BEAT_KEPT_S = 30
 MOST_FAULTS = 3
 """A batch at which the service itself failed so often is given up."""
-
-_PAGE = 100
 
 
 class Feeder:
@@ -50,16 +44,15 @@ class Feeder:
         self._runs: set[asyncio.Task[None]] = set()
         self._faults: Counter[UUID] = Counter()
         self._closing = asyncio.Event()
-        self._tidied = 0.0
 
     async def run(self) -> None:
         """Work until `close`; then hand back what is not done, for others to go on with."""
+        tidying = asyncio.create_task(Tidying(self._it).run(), name="tidying")
         try:
             while not self._closing.is_set():
                 taken = False
                 try:
                     taken = await self._take()
-                    await self._tidy()
                 except (TaskError, OSError) as error:
                     log.warning("no batches can be had just now: %s", error)
                 await self._beat()
@@ -68,9 +61,10 @@ class Feeder:
                         async with asyncio.timeout(LOOK_S):
                             await self._closing.wait()
         finally:
-            for task in self._runs:
+            tasks = [tidying, *self._runs]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._runs, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def close(self) -> None:
         """Have `run` end."""
@@ -119,12 +113,3 @@ class Feeder:
             await self._it.redis.set(keys.feeder(self._name), repr(time.time()), ex=BEAT_KEPT_S)
         except (RedisError, OSError) as error:
             log.debug("the beat was not heard: %s", type(error).__name__)
-
-    async def _tidy(self) -> None:
-        if time.monotonic() - self._tidied < TIDY_S:
-            return
-        self._tidied = time.monotonic()
-        now = datetime.fromtimestamp(self._it.clock(), UTC)
-        while blobs := await self._it.database.run(files.expire, now, _PAGE):
-            for blob in blobs:
-                await asyncio.to_thread(self._it.blobs.delete, blob)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from tasks.batches import CANCELLABLE, Batch, BatchNotFound, Status
+from tasks.batches import CANCELLABLE, OPEN, Batch, BatchNotFound, Status
 from tasks.files import FileNotFound
 from tasks.store.rows import json_text
 
@@ -65,6 +65,19 @@ WHERE id = %(id)s AND caller = %(caller)s AND {is_one_of(CANCELLABLE)} RETURNING
 """
 
 
+_OPEN_FOLDERS = f"SELECT folder FROM batches WHERE {is_one_of(OPEN)} AND folder = ANY(%(folders)s)"
+
+# What came of a batch is found by its row, so the row stays for as long as one of its files.
+_FORGET = """
+DELETE FROM batches WHERE id IN (
+  SELECT id FROM batches
+  WHERE ended_at <= %(before)s
+    AND NOT EXISTS (SELECT 1 FROM files WHERE files.id IN (batches.output_file, batches.error_file))
+  ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+"""
+
+
 def create(conn: Connection, new: NewBatch) -> Batch:
     """A batch to be validated. Raises FileNotFound when its input is gone."""
     if conn.exec_driver_sql(_HELD_FILE, {"id": new.input_file, "caller": new.caller}).one_or_none() is None:
@@ -99,3 +112,13 @@ def cancel(conn: Connection, id_: UUID | None, caller: str) -> Batch:
     if id_ is not None:
         row = conn.exec_driver_sql(_CANCEL, {"id": id_, "caller": caller}).one_or_none()
     return get(conn, id_, caller) if row is None else batch_of(row)
+
+
+def open_folders(conn: Connection, folders: Sequence[str]) -> set[str]:
+    """Which of these folders belong to batches that have not ended."""
+    return {str(row[0]) for row in conn.exec_driver_sql(_OPEN_FOLDERS, {"folders": list(folders)})}
+
+
+def forget(conn: Connection, before: datetime, limit: int) -> int:
+    """Delete batches that ended by then and whose files are gone; how many."""
+    return conn.exec_driver_sql(_FORGET, {"before": before, "limit": limit}).rowcount

@@ -37,6 +37,9 @@ DELETE FROM files WHERE id IN (
 """
 
 
+_KEPT = "SELECT blob FROM files WHERE blob = ANY(%(blobs)s)"
+
+
 def put(conn: Connection, file: StoredFile) -> None:
     """A row for a file whose content is in the store."""
     conn.exec_driver_sql(_PUT, {name: getattr(file, name) for name in _NAMES}).close()
@@ -86,3 +89,8 @@ def delete(conn: Connection, id_: UUID | None, caller: str) -> str:
 def expire(conn: Connection, now: datetime, limit: int) -> Sequence[str]:
     """Delete the rows of files whose time is over and that no open batch reads; the keys of their contents."""
     return [str(row[0]) for row in conn.exec_driver_sql(_EXPIRED, {"now": now, "limit": limit})]
+
+
+def kept(conn: Connection, blobs: Sequence[str]) -> set[str]:
+    """Which of these keys are the contents of files."""
+    return {str(row[0]) for row in conn.exec_driver_sql(_KEPT, {"blobs": list(blobs)})}

@@ -23,7 +23,7 @@ from api.queries import read_query
 from api.route import documented
 from api.services import services
 from catalog.errors import nearest
-from tasks.batches import CANCELLABLE, PREFIX, Status, window
+from tasks.batches import CANCELLABLE, FOLDER, PREFIX, Status, window
 from tasks.errors import AlreadyFinished, InvalidRequest
 from tasks.files import INPUT, KEPT_S, FileNotFound, parsed_id
 from tasks.prepare import CALLER, job_id
@@ -76,7 +76,7 @@ async def create(request: Request) -> Response:
         input_file=file.id,
         labels=asked.metadata,
         output_expires_s=kept,
-        folder=f"batches/{secrets.token_hex(20)}",
+        folder=f"{FOLDER}/{secrets.token_hex(20)}",
         created_at=now,
         expires_at=now + window_,
     )

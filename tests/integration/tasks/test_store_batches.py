@@ -267,3 +267,33 @@ def test_a_file_whose_time_is_over_is_gone_at_once_and_then_removed(database: Da
     assert database.run(files.expire, now, 10) == ["old"]
     assert database.run(files.expire, now, 10) == []
     assert database.run(files.get, kept.id, "anna") == kept
+
+
+def test_which_blobs_belong_to_something(database: Database, file: StoredFile, begun: Batch) -> None:
+    assert database.run(files.kept, ["files/none", file.blob]) == {file.blob}
+    assert database.run(store.open_folders, ["batches/none", begun.folder]) == {begun.folder}
+
+    database.run(leases.end, begun.id, "one", Status.FAILED)
+
+    assert database.run(store.open_folders, [begun.folder]) == set()
+
+
+def test_a_batch_is_forgotten_long_after_its_end_and_not_before_its_files(
+    database: Database, new_batch: Callable[..., Batch]
+) -> None:
+    output = new_file(purpose="batch_output", blob="files/out")
+    for status, made in ((Status.COMPLETED, output), (Status.FAILED, None), (None, None)):
+        batch = new_batch()
+        taken = database.run(leases.claim, "one", LEASE_S)
+        assert taken is not None
+        assert taken.id == batch.id
+        if status is not None:
+            database.run(leases.end, batch.id, "one", status, output=made)
+    later = datetime.now(UTC) + DAY
+
+    assert database.run(store.forget, later - 2 * DAY, 10) == 0
+    assert database.run(store.forget, later, 10) == 1
+    left = [(batch.status, batch.output_file) for batch in database.run(store.page, "anna", after=None, limit=9)]
+    assert left == [(Status.VALIDATING, None), (Status.COMPLETED, output.id)]
+    database.run(files.delete, output.id, "anna")
+    assert database.run(store.forget, later, 10) == 1

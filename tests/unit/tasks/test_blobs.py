@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -77,3 +78,25 @@ def test_what_is_deleted_is_gone_and_may_be_deleted_again(store: tuple[Blobs, st
 def test_keys_cannot_be_guessed() -> None:
     assert len({new_key("a") for _ in range(100)}) == 100
     assert len(new_key("a")) >= 40
+
+
+def test_a_folder_is_listed_with_what_was_never_finished(tmp_path: Path) -> None:
+    blobs = Blobs(str(tmp_path))
+    write(blobs, "b/other", b"x")
+    key = write(blobs, "a/one", b"x")
+    (tmp_path / "a" / "two.unfinished").write_bytes(b"half")
+
+    assert sorted(blobs.keys("a")) == [key, "a/two.unfinished"]
+
+
+def test_blobs_are_listed_with_the_time_of_their_writing(store: tuple[Blobs, str]) -> None:
+    blobs, _ = store
+    keys = {write(blobs, new_key("a/of"), b"x") for _ in range(3)}
+
+    assert set(blobs.keys("a")) == keys
+    for key in keys:
+        written = blobs.written_at(key)
+        assert written is not None
+        assert abs(datetime.now(UTC) - written) < timedelta(minutes=1)
+    assert blobs.keys("none") == []
+    assert blobs.written_at("a/none") is None

@@ -1,0 +1,128 @@
+"""What the feeder removes: files and batches whose time is over, and blobs that belong to nothing."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from api.feeding.services import Feeding, feeding
+from api.feeding.tidying import ORPHAN_AGE, Tidying
+from catalog.loader import Catalog
+from tasks.batches import Batch, Status
+from tasks.blobs import new_key
+from tasks.files import StoredFile
+from tasks.prepare import CALLER, job_id
+from tasks.settings import Settings
+from tasks.store import batch_leases as leases
+from tasks.store import batches as store
+from tasks.store import files
+
+LONG_AGO = datetime.now(UTC) - timedelta(days=60)
+
+
+@pytest.fixture
+async def it(database_url: str, broker_url: str, tmp_path: Path, catalog: Catalog) -> AsyncIterator[Feeding]:
+    async with feeding(
+        Settings(database_url=database_url, broker_url=broker_url, blobs=str(tmp_path)), catalog
+    ) as made:
+        yield made
+
+
+def blob(it: Feeding, key: str, at: datetime | None = None) -> str:
+    with it.blobs.writing(key) as out:
+        out.write(b"x")
+    if at is not None:
+        os.utime(Path(it.settings.blobs_url) / key, (at.timestamp(), at.timestamp()))
+    return key
+
+
+async def kept(it: Feeding, key: str, expires_at: datetime | None) -> StoredFile:
+    now = datetime.now(UTC)
+    file = StoredFile(job_id(now.timestamp()), CALLER, "in", "batch", 1, key, now, expires_at)
+    await it.database.run(files.put, file)
+    return file
+
+
+async def new_batch(it: Feeding) -> Batch:
+    now = datetime.now(UTC)
+    file = await kept(it, blob(it, new_key("files")), None)
+    new = store.NewBatch(
+        id=job_id(now.timestamp()),
+        caller=CALLER,
+        endpoint="/v1/embeddings",
+        completion_window="1h",
+        input_file=file.id,
+        labels=None,
+        output_expires_s=3600,
+        folder=new_key("batches"),
+        created_at=now,
+        expires_at=now + timedelta(hours=1),
+    )
+    return await it.database.run(store.create, new)
+
+
+def left(it: Feeding) -> set[str]:
+    return {*it.blobs.keys("files"), *it.blobs.keys("batches")}
+
+
+async def test_a_blob_that_cannot_be_removed_holds_no_other_up_and_goes_with_the_sweep(
+    it: Feeding, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in "abc":
+        await kept(it, blob(it, f"files/{name}", LONG_AGO), LONG_AGO)
+    # A folder where the file was: it cannot be removed as a file.
+    (tmp_path / "files" / "a").unlink()
+    (tmp_path / "files" / "a").mkdir()
+    tidying = Tidying(it)
+
+    with caplog.at_level(logging.WARNING):
+        await tidying.expire()
+
+    assert left(it) == set()
+    assert [record.getMessage().split(" ")[0] for record in caplog.records] == ["files/a"]
+    (tmp_path / "files" / "a").rmdir()
+    blob(it, "files/a", LONG_AGO)
+    await tidying.sweep()
+    assert left(it) == set()
+
+
+async def test_what_a_killed_upload_left_is_swept_and_what_belongs_to_something_is_not(
+    it: Feeding, tmp_path: Path
+) -> None:
+    file = await kept(it, blob(it, "files/kept", LONG_AGO), None)
+    fresh = blob(it, "files/fresh", datetime.now(UTC) - ORPHAN_AGE / 2)
+    blob(it, "files/lost", LONG_AGO)
+    (tmp_path / blob(it, "files/x", LONG_AGO)).rename(tmp_path / "files/x.unfinished")
+    running, over = await new_batch(it), await new_batch(it)
+    part = blob(it, f"{running.folder}/p", LONG_AGO)
+    blob(it, f"{over.folder}/p", LONG_AGO)
+    await it.database.run(leases.claim, "one", 30.0)
+    await it.database.run(store.cancel, over.id, CALLER)
+    await it.database.run(leases.claim, "two", 30.0)
+    await it.database.run(leases.end, over.id, "two", Status.CANCELLED)
+    inputs = {(await it.database.run(files.get, batch.input_file, CALLER)).blob for batch in (running, over)}
+
+    await Tidying(it).sweep()
+
+    assert left(it) == {file.blob, fresh, part, *inputs}
+
+
+async def test_a_batch_goes_with_the_longest_retention_and_not_before(it: Feeding) -> None:
+    batch = await new_batch(it)
+    await it.database.run(leases.claim, "one", 30.0)
+    await it.database.run(leases.end, batch.id, "one", Status.FAILED)
+    await Tidying(it).expire()
+    assert (await it.database.run(store.get, batch.id, CALLER)).status is Status.FAILED
+
+    age = timedelta(seconds=it.settings.max_retention_s)
+    await it.database.run(
+        lambda conn: conn.exec_driver_sql("UPDATE batches SET ended_at = now() - %(age)s", {"age": age}).close()
+    )
+    await Tidying(it).expire()
+
+    assert await it.database.run(store.page, CALLER, after=None, limit=5) == []
