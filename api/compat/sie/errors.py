@@ -18,7 +18,13 @@ from api.media import MSGPACK_NAMES, Media, dumps
 from api.routes import replies
 from api.schemas import Reply
 
+_UNREADABLE = frozenset(
+    {"password_needed", "damaged", "empty", "unsupported_format", "unknown_encoding", "too_large", "wrong_pages"}
+)
+"""Codes of a document that the caller is to mend. No status of ours is theirs: they are told of items alone."""
+
 _CODES: Mapping[str, tuple[int, str]] = {
+    **dict.fromkeys(_UNREADABLE, (400, "INVALID_INPUT")),
     "text_too_long": (400, "INPUT_TOO_LONG"),
     "limit_exceeded": (413, "INPUT_TOO_LONG"),
     "model_load_failed": (502, "MODEL_LOAD_FAILED"),
@@ -29,7 +35,7 @@ _CODES: Mapping[str, tuple[int, str]] = {
     "unsupported_field": (400, "unsupported_field"),
     "job_not_terminal": (409, "job_not_terminal"),
     "all_items_failed": (500, "INFERENCE_ERROR"),
-    "internal": (500, "INFERENCE_ERROR"),
+    "out_of_memory": (503, "RESOURCE_EXHAUSTED"),
     "overloaded": (503, "QUEUE_FULL"),
     "store_unavailable": (503, "QUEUE_UNAVAILABLE"),
     "broker_unavailable": (503, "QUEUE_UNAVAILABLE"),
@@ -40,7 +46,7 @@ _CODES: Mapping[str, tuple[int, str]] = {
 
 CODE_HEADER = "x-sie-error-code"
 
-_RETRY_AFTER_S: Mapping[str, str] = {"QUEUE_FULL": "1"}
+_RETRY_AFTER_S: Mapping[str, str] = {"QUEUE_FULL": "1", "RESOURCE_EXHAUSTED": "5"}
 """Where the peer's client is told to come back sooner or later than others."""
 
 _LOAD_CLASSES: Mapping[str, str] = {
@@ -74,6 +80,8 @@ def told(failure: Failure) -> tuple[int, str]:
         return known
     if failure.status == 422:
         return 400, "INVALID_INPUT"
+    if failure.status == 500:
+        return 500, "INFERENCE_ERROR"
     return failure.status, failure.code.upper()
 
 

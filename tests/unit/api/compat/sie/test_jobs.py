@@ -31,7 +31,7 @@ def told(one: Job, *, done: int = 0, refs: list[str] | None = None) -> SieJob:
         (
             State.FAILED,
             {"error": {"code": "worker_lost", "message": "Gone."}},
-            ("failed", "ended", "failed", "WORKER_LOST", 0),
+            ("failed", "ended", "failed", "INFERENCE_ERROR", 0),
         ),
         (
             State.FAILED,
