@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -19,6 +18,7 @@ from api.compat.sie.caller import VERSION_HEADERS
 from api.compat.sie.grammars import has_grammar
 from api.compat.sie.models import last_error
 from api.compat.sie.pools import check_place
+from api.door import off_loop
 from api.media import Media
 from api.model_objects import holders
 from api.services import services
@@ -61,9 +61,8 @@ async def read(
     if not isinstance(body.value, dict):
         raise InvalidRequest("The body must be an object.", param="body")
     model: str = request.path_params["model"]
-    if body.size > OFF_LOOP_BYTES or has_grammar(body.value):
-        return body.value, body.size, await asyncio.to_thread(to_job, model, body.value)
-    return body.value, body.size, to_job(model, body.value)
+    slow = body.size > OFF_LOOP_BYTES or has_grammar(body.value)
+    return body.value, body.size, await off_loop(slow, to_job, model, body.value)
 
 
 async def run(request: Request, asked: Asked, size: int) -> Ended:

@@ -138,5 +138,6 @@ async def encode(request: Request) -> Response:
     media = replies.form(request)
     body, size, asked = await read(request, to_job)
     ended = await run(request, asked, size)
-    found = to_reply(ended, body, media, drops=is_peer(request))
-    return replies.reply(request, ended.job, found, found["usage"])
+    drops = is_peer(request)
+    used = replies.usage(ended.job)
+    return await replies.reply(request, ended, lambda: to_reply(ended, body, media, drops=drops), used)

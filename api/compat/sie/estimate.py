@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
@@ -20,7 +19,7 @@ from api.compat.failures import renamed
 from api.compat.sie import encode, errors, extract, generate, score
 from api.compat.sie.grammars import has_grammar
 from api.compat.sie.job_request import is_sie_job, to_native
-from api.door import admit
+from api.door import admit, off_loop
 from api.media import Media, dumps
 from api.queries import NoQuery, read_query
 from api.route import documented
@@ -110,7 +109,7 @@ async def estimate(request: Request) -> Response:
     large = body.size > OFF_LOOP_BYTES
     asked_for = read_estimate(body.value)
     slow = large or has_grammar(asked_for.request)
-    asked = await asyncio.to_thread(to_job, asked_for) if slow else to_job(asked_for)
+    asked = await off_loop(slow, to_job, asked_for)
     try:
         job = await admit(it, asked.raw, large=large)
     except RoostError as error:

@@ -129,5 +129,4 @@ async def extract(request: Request) -> Response:
     replies.form(request)
     body, size, asked = await read(request, to_job)
     ended = await run(request, asked, size)
-    found = to_reply(ended, body)
-    return replies.reply(request, ended.job, found, found["usage"])
+    return await replies.reply(request, ended, lambda: to_reply(ended, body), replies.usage(ended.job))

@@ -169,8 +169,7 @@ async def generate(request: Request) -> Response:
         return await _streamed(request, asked, size)
     replies.form(request)
     ended = await run(request, asked, size)
-    found = to_reply(ended)
-    return replies.reply(request, ended.job, found, found["usage"])
+    return await replies.reply(request, ended, lambda: to_reply(ended), usage_of(ended.job.usage))
 
 
 async def _streamed(request: Request, asked: Asked, size: int) -> Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -20,7 +19,7 @@ from api.compat.failures import renamed
 from api.compat.sie import chunks, errors
 from api.compat.sie.grammars import has_grammar
 from api.compat.sie.job_request import to_native
-from api.door import admit
+from api.door import admit, off_loop
 from api.media import Media, dumps
 from api.moves import cancel_job, find_job, job_id
 from api.queries import NoQuery, read_query
@@ -116,7 +115,7 @@ async def take(request: Request, body: Body) -> Response:
     large = body.size > OFF_LOOP_BYTES
     key = check_key(request.headers.get("idempotency-key"))
     slow = large or has_grammar(body.value)
-    asked = await asyncio.to_thread(to_native, body.value) if slow else to_native(body.value)
+    asked = await off_loop(slow, to_native, body.value)
     try:
         job = await admit(it, asked.raw, large=large, key=key)
     except RoostError as error:

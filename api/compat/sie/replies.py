@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from typing import Annotated
 
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.compat.calls import replied
+from api.compat.endpoints import Ended
 from api.compat.sie.caller import VERSION_HEADERS
-from api.media import Media, dumps, media_of
+from api.media import Media, media_of
 from api.schemas import Reply
 from tasks.jobs import Job
 
@@ -78,10 +80,11 @@ def usage(job: Job, **more: int) -> dict[str, int]:
     return {**found, **more}
 
 
-def reply(request: Request, job: Job, body: Mapping[str, Any], used: Mapping[str, int]) -> Response:
-    """The body in the form of Accept, with the headers of a job that has run."""
-    media = form(request)
-    return Response(dumps(body, media), media_type=media.value, headers=headers(job, used))
+async def reply(request: Request, ended: Ended, shape: Callable[[], object], used: Mapping[str, int]) -> Response:
+    """What `shape` makes of a job's end, in the form of Accept, with the headers of a job that has run."""
+    response = await replied(ended, shape, form(request))
+    response.headers.update(headers(ended.job, used))
+    return response
 
 
 def form(request: Request) -> Media:

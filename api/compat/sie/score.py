@@ -93,9 +93,13 @@ def to_reply(ended: Ended, body: Mapping[str, Any]) -> dict[str, Any]:
         "query_id": query.get("id") if isinstance(query, dict) else None,
         "scores": scores,
         "timing": replies.timing(ended.job),
-        "usage": replies.usage(ended.job, pairs=len(rows)),
+        "usage": _usage(ended),
         **({"errors": failed} if failed else {}),
     }
+
+
+def _usage(ended: Ended) -> dict[str, int]:
+    return replies.usage(ended.job, pairs=len(ended.rows))
 
 
 def _id(row: Mapping[str, Any], place: int) -> str:
@@ -122,5 +126,4 @@ async def score(request: Request) -> Response:
     replies.form(request)
     body, size, asked = await read(request, to_job)
     ended = await run(request, asked, size)
-    found = to_reply(ended, body)
-    return replies.reply(request, ended.job, found, found["usage"])
+    return await replies.reply(request, ended, lambda: to_reply(ended, body), _usage(ended))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -14,7 +13,7 @@ from starlette.responses import Response
 from api.body import OFF_LOOP_BYTES, read_body
 from api.compat import calls
 from api.compat.endpoints import Asked, Ended
-from api.media import Media, dumps
+from api.door import off_loop
 from api.model_objects import find_model
 from api.services import services
 from catalog.errors import UnsupportedVerb
@@ -61,12 +60,10 @@ async def answer(request: Request, works_of: Callable[[Mapping[str, Any]], Seque
     if not isinstance(body.value, dict):
         raise InvalidRequest("The body must be a JSON object.")
     model, work = await chosen(request, works_of(body.value))
-    if body.size > OFF_LOOP_BYTES:
-        asked = await asyncio.to_thread(work.to_job, model, body.value)
-    else:
-        asked = work.to_job(model, body.value)
+    sent = body.value
+    asked = await off_loop(body.size > OFF_LOOP_BYTES, work.to_job, model, sent)
     ended = await calls.run(request, asked, size=body.size)
-    return Response(dumps(work.to_reply(ended, body.value)), media_type=Media.JSON.value)
+    return await calls.replied(ended, lambda: work.to_reply(ended, sent))
 
 
 async def chosen(request: Request, works: Sequence[Work]) -> tuple[str, Work]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import redis
 from sqlalchemy import text
 
 from api.compat import calls
+from api.media import Media, dumps_in_pieces
 from tasks import keys
 from tasks.db import Database
 from tests.integration.api.conftest import Api, Consumer, Start, Until
@@ -131,6 +133,35 @@ async def test_a_large_reply_is_the_same_as_its_rows(api: Api, monkeypatch: pyte
     whole = (await embed(api, input=["cat", "dog"])).json()
     monkeypatch.setattr(calls, "OFF_LOOP_BYTES", 1)
     assert (await embed(api, input=["cat", "dog"])).json() == whole
+
+
+@pytest.mark.usefixtures("consumer")
+@pytest.mark.parametrize(
+    ("path", "body", "accept"),
+    [
+        ("/v1/embeddings", {"model": "org/model", "input": ["cat"]}, "application/json"),
+        ("/v1/encode/org/model", {"items": [{"text": "cat"}]}, "application/json"),
+        ("/v1/encode/org/model", {"items": [{"text": "cat"}]}, "application/msgpack"),
+        ("/tei/org/model/embed", {"inputs": ["cat"]}, "application/json"),
+    ],
+)
+async def test_a_large_reply_is_never_written_on_the_event_loop(
+    api: Api, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any], accept: str
+) -> None:
+    small = await api.http.post(path, json=body, headers={"accept": accept})
+    assert (small.status_code, small.headers["content-type"]) == (200, accept)
+    threads: list[int] = []
+
+    def seen(value: object, media: Media) -> bytes:
+        threads.append(threading.get_ident())
+        return dumps_in_pieces(value, media)
+
+    monkeypatch.setattr(calls, "OFF_LOOP_BYTES", 1)
+    monkeypatch.setattr(calls, "dumps_in_pieces", seen)
+    large = await api.http.post(path, json=body, headers={"accept": accept})
+    assert (large.status_code, large.headers.keys()) == (200, small.headers.keys())
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
 
 
 def test_a_call_is_held_for_longer_than_a_load_and_less_than_clients_wait() -> None:
