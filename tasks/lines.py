@@ -46,11 +46,12 @@ class RawLine:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A request of a batch."""
+    """A request of a batch, and how many bytes it came in."""
 
     number: int
     custom_id: str
     body: Mapping[str, Any]
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ def read_line(raw: RawLine, rules: Rules) -> Line:
         raise bad("mismatched_url", f"'url' must be {rules.endpoint!r}, the endpoint of the batch.", "url")
     if not isinstance(found["body"], dict):
         raise bad("invalid_body", "'body' must be an object.", "body")
-    return Line(number, custom_id, found["body"])
+    return Line(number, custom_id, found["body"], len(data))
 
 
 def check(read: Callable[[], Iterable[bytes]], rules: Rules) -> Checked:

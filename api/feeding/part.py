@@ -18,7 +18,7 @@ from api.compat.calls import ended
 from api.compat.dialect import UNEXPECTED, Failure
 from api.compat.endpoints import Endpoint
 from api.compat.failures import renamed
-from api.door import admit
+from api.door import admit, off_loop
 from api.feeding import shaping
 from api.feeding.halt import Halt
 from api.feeding.services import Feeding
@@ -103,11 +103,12 @@ class PartRun:
 
     async def _admitted(self, line: Line) -> Submission | None:
         names: Mapping[str, str] = {}
+        large = line.size > OFF_LOOP_BYTES
         while self.halt.stop is None:
             try:
-                asked = shaping.asked_for(self.batch, self.endpoint, line)
+                asked = await off_loop(large, shaping.asked_for, self.batch, self.endpoint, line)
                 names = asked.names
-                job = await admit(self.it, asked.raw, large=self.part.size > OFF_LOOP_BYTES * self.part.lines)
+                job = await admit(self.it, asked.raw, large=large)
                 return shaping.as_line(job, self.batch, line.number)
             except BUSY:
                 await self.halt.sleep(RETRY_S)

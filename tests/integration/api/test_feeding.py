@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from api.body import OFF_LOOP_BYTES
+from api.compat.batchable import ENDPOINTS
+from api.compat.endpoints import Asked
+from api.feeding import run
 from api.feeding.feeder import Feeder
 from api.feeding.services import Feeding, feeding
 from catalog.loader import Catalog
@@ -213,3 +219,23 @@ async def test_items_that_fail_and_bodies_that_are_refused_keep_their_order(
     assert [line["custom_id"] for line in errors] == ["1", "2", "3"]
     assert [line["response"]["status_code"] for line in errors] == [500, 404, 500]
     assert errors[0]["response"]["body"]["error"]["message"] == "It broke."
+
+
+async def test_a_large_line_is_read_beside_the_loop_and_its_small_neighbours_on_it(
+    it: Feeding, start: Start, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_loop: dict[str, bool] = {}
+    endpoint = ENDPOINTS["/v1/embeddings"]
+
+    def to_job(body: Mapping[str, Any]) -> Asked:
+        on_loop[body["input"]] = threading.current_thread() is threading.main_thread()
+        return endpoint.to_job(body)
+
+    monkeypatch.setattr(run, "ENDPOINTS", {"/v1/embeddings": replace(endpoint, to_job=to_job)})
+    large = embed(3)
+    large["body"]["user"] = "." * OFF_LOOP_BYTES
+    batch = await new_batch(it, [embed(1), embed(2), large])
+    await start("one")
+
+    assert (await ended(it, batch)).total == 3
+    assert on_loop == {"text 1": True, "text 2": True, "text 3": False}

@@ -37,7 +37,7 @@ def batch() -> Batch:
 
 
 def line(**body: Any) -> Line:
-    return Line(3, "mine", {"model": "roost/fake", "items": ["a"], **body})
+    return Line(3, "mine", {"model": "roost/fake", "items": ["a"], **body}, 10)
 
 
 def read(shaped: shaping.Shaped) -> dict[str, Any]:
