@@ -14,6 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.integration.api.conftest import Api
 
+PATHS = ["/v1/jobs", "/v1/encode/org/model", "/v1/embeddings", "/v1/rerank", "/tei/org/model/embed"]
 LIMIT = 1 << 20
 MB = 1 << 20
 
@@ -31,29 +32,33 @@ class Raw:
     async def __aexit__(self, *_: object) -> None:
         self.writer.close()
 
-    async def head(self, *headers: str) -> None:
-        lines = ["POST /v1/jobs HTTP/1.1", "Host: test", "Content-Type: application/json", *headers, "", ""]
+    async def head(self, *headers: str, path: str = "/v1/jobs") -> None:
+        lines = [f"POST {path} HTTP/1.1", "Host: test", "Content-Type: application/json", *headers, "", ""]
         self.writer.write("\r\n".join(lines).encode())
         await self.writer.drain()
 
-    async def answer(self) -> tuple[int, dict[str, object]]:
+    async def answer(self) -> tuple[int, bytes]:
         async with asyncio.timeout(10):
             head = await self.reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-            body: dict[str, object] = orjson.loads(await self.reader.readexactly(length))["error"]
+            body = await self.reader.readexactly(length)
         return int(head.split()[1]), body
 
 
-def told(answer: tuple[int, dict[str, object]]) -> None:
-    status, error = answer
+def told(answer: tuple[int, bytes]) -> None:
+    status, body = answer
+    error = orjson.loads(body)["error"]
     assert (status, error["code"]) == (413, "limit_exceeded")
-    assert str(LIMIT) in str(error["message"])
+    assert str(LIMIT) in error["message"]
 
 
-async def test_two_gigabytes_announced_are_refused_before_a_byte_is_sent(api: Api) -> None:
+@pytest.mark.parametrize("path", PATHS)
+async def test_two_gigabytes_announced_are_refused_before_a_byte_is_sent(api: Api, path: str) -> None:
     async with Raw(api) as raw:
-        await raw.head(f"Content-Length: {2 << 30}")
-        told(await raw.answer())
+        await raw.head(f"Content-Length: {2 << 30}", path=path)
+        status, body = await raw.answer()
+        assert status == 413
+        assert str(LIMIT) in body.decode(), "the limit is named, in whichever envelope"
 
 
 async def test_a_client_that_asks_first_is_never_told_to_go_on(api: Api) -> None:
@@ -84,13 +89,15 @@ async def test_a_client_that_sends_all_before_it_reads_sees_the_answer(api: Api)
     assert str(LIMIT) in response.json()["error"]["message"]
 
 
-async def test_a_packed_body_is_not_unpacked(api: Api) -> None:
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_packed_body_is_not_unpacked(api: Api, path: str) -> None:
     bomb = gzip.compress(b"x" * (64 * MB))
     assert len(bomb) < LIMIT
     response = await api.http.post(
-        "/v1/jobs", content=bomb, headers={"Content-Type": "application/json", "Content-Encoding": "gzip"}
+        path, content=bomb, headers={"Content-Type": "application/json", "Content-Encoding": "gzip"}
     )
-    assert (response.status_code, response.json()["error"]["param"]) == (415, "Content-Encoding")
+    assert response.status_code == 415
+    assert "Content-Encoding" in response.text
 
 
 async def test_a_multipart_body_is_refused(api: Api) -> None:
