@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from api.compat.openai.errors import OpenAIErrorReply
+from api.compat.sie.errors import SieErrorReply
 from api.schemas import ErrorReply
 
 if TYPE_CHECKING:
@@ -75,6 +76,42 @@ async def test_a_wrong_field_is_a_422_that_names_it(api: Api, fields: dict[str, 
 async def test_what_is_no_json_is_a_422_that_names_the_place(api: Api, raw: str, param: str) -> None:
     error = told(await post(api, raw.encode()), 422)
     assert (error["code"], error["param"]) == ("invalid_json", param)
+
+
+@pytest.mark.parametrize("half", ["\\ud83d", "\\ude00"])
+@pytest.mark.parametrize(
+    ("path", "raw", "param"),
+    [
+        ("/v1/encode/org/model", '{"items": [{"text": "HALF"}]}', "items[0].text"),
+        ("/v1/encode/org/model", '{"items": [{"text": "a", "metadata": {"b": ["HALF"]}}]}', "items[0].metadata.b[0]"),
+        ("/v1/encode/org/model", '{"items": [{"text": "a", "metadata": {"HALF": 1}}]}', "items[0].metadata"),
+        ("/v1/extract/org/model", '{"items": [{"text": "a"}], "params": {"labels": ["HALF"]}}', "params.labels[0]"),
+        ("/v1/score/org/model", '{"query": {"text": "HALF"}, "items": [{"text": "a"}]}', "query.text"),
+        ("/v1/generate/org/model", '{"prompt": "HALF", "max_new_tokens": 1}', "prompt"),
+        ("/v1/generate/org/model", '{"prompt": "HALF", "max_new_tokens": 1, "stream": true}', "prompt"),
+        ("/v1/jobs", '{"operation": "encode", "model": "HALF", "items": ["a"]}', "model"),
+    ],
+)
+async def test_half_an_emoji_is_refused_by_its_field_on_the_peers_routes(
+    api: Api, path: str, raw: str, param: str, half: str
+) -> None:
+    headers = {"content-type": "application/json", "x-sie-sdk-version": "0.10.1"}
+    answer = await api.http.post(path, content=raw.replace("HALF", half), headers=headers)
+    detail = SieErrorReply.model_validate(answer.json()).detail
+    assert (answer.status_code, detail.code, detail.param) == (400, "INVALID_INPUT", param)
+
+
+@pytest.mark.parametrize("half", ["%ED%A0%BD", "%ED%B8%80", "%F0%9F", "%ff"])
+async def test_half_an_emoji_in_the_path_is_no_models_name(api: Api, half: str) -> None:
+    answer = await api.http.post(f"/v1/encode/org/mo{half}del", json={"items": [{"text": "a"}]})
+    assert (answer.status_code, answer.json()["detail"]["code"]) == (404, "MODEL_NOT_FOUND")
+
+
+async def test_a_whole_emoji_is_text_on_the_peers_route(api: Api, consumer: Consumer) -> None:
+    raw = b'{"items": [{"text": "\\ud83d\\ude00", "metadata": {"a": "\\ud83d\\ude00"}}]}'
+    headers = {"content-type": "application/json"}
+    answer = await api.http.post("/v1/encode/org/model", content=raw, headers=headers)
+    assert (answer.status_code, len(answer.json()["items"])) == (200, 1)
 
 
 async def test_options_nested_deep_are_refused(api: Api) -> None:
