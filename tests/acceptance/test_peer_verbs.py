@@ -66,6 +66,20 @@ def test_a_reply_tells_its_job_and_its_times(stack: Any) -> None:
     assert (job["status"], job["worker"]) == ("succeeded", headers["x-sie-worker"])
 
 
+@pytest.mark.parametrize("remote", ["forbid", "allow"])
+def test_everything_is_served_here_whatever_is_allowed_elsewhere(stack: Any, remote: str) -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    for path, body in (
+        ("encode/acme/owl", texts("a")),
+        ("score/acme/ranker", {"query": {"text": "q"}, **texts("a")}),
+        ("extract/acme/parser", texts("a")),
+        ("generate/acme/writer", {"prompt": "a", "max_new_tokens": 1}),
+        ("generate/acme/writer", {"prompt": "a", "max_new_tokens": 1, "stream": True}),
+    ):
+        reply = post(stack, f"/v1/{path}", body, **{"x-sie-remote": remote, "traceparent": trace})
+        assert (reply.status_code, reply.headers["x-sie-served-by"]) == (200, "local")
+
+
 def test_bodies_and_replies_have_their_own_forms(stack: Any) -> None:
     mixed = stack.client.post(
         "/v1/encode/acme/owl",
