@@ -1,18 +1,26 @@
 #!/bin/sh
-# The whole suite as two runs side by side, for two cores: the contracts of the families compute, the rest mostly waits
-# for processes. `sh tests/run.sh PYTHON [options of pytest]`. The lines of the second run come last.
+# The whole suite as three runs side by side, for two cores: the contracts of the families compute, acceptance mostly
+# waits for processes, the rest does both. `sh tests/run.sh PYTHON [options of pytest]`. The rest is shown as it comes,
+# the others when they have ended.
 python=$1
 shift
-found=$(mktemp)
-"$python" -m pytest "$@" tests/adapters >"$found" 2>&1 &
+found=$(mktemp -d)
+# One thread each: several that share two cores mostly wait for each other.
+OMP_NUM_THREADS=1 "$python" -m pytest "$@" tests/adapters >"$found/adapters" 2>&1 &
 families=$!
-trap 'kill "$families" 2>/dev/null; rm -f "$found"' EXIT
+"$python" -m pytest "$@" tests/acceptance >"$found/acceptance" 2>&1 &
+processes=$!
+trap 'kill "$families" "$processes" 2>/dev/null; rm -rf "$found"' EXIT
 trap 'exit 130' INT TERM
-"$python" -m pytest "$@" --ignore=tests/adapters
+OMP_NUM_THREADS=1 "$python" -m pytest "$@" --ignore=tests/adapters --ignore=tests/acceptance
 rest=$?
 wait "$families"
 contracts=$?
-echo
-echo "tests/adapters:"
-cat "$found"
-[ "$rest" -eq 0 ] && [ "$contracts" -eq 0 ]
+wait "$processes"
+accepted=$?
+for part in adapters acceptance; do
+    echo
+    echo "tests/$part:"
+    cat "$found/$part"
+done
+[ "$rest" -eq 0 ] && [ "$contracts" -eq 0 ] && [ "$accepted" -eq 0 ]
