@@ -14,3 +14,9 @@ def small(name: str, family: str, **facts: Any) -> dict[str, Any]:
     """A model of tests/small. Builds it, which takes a while the first time."""
     source = {"path": str(folder(name))}
     return {"family": family, "source": source, "parameters": 5_000_000, "max_length": 128, **facts}
+
+
+def smollm2() -> dict[str, Any]:
+    """A chat model with random weights that calls tools and keeps to grammars."""
+    facts = {"inputs": ["text", "messages"], "max_length": 2048, "load": {"dtype": "float32"}}
+    return small("smollm2", "causal_lm", tasks={"generate": {"max_new_tokens": 24, "tools": True}}, **facts)

@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import re
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import jsonschema
 import openai
 import pytest
-from openai import AsyncOpenAI, OpenAI
+from openai import OpenAI
 from PIL import Image
 from pydantic import BaseModel
 
 from tests.acceptance.conftest import Running
 from tests.acceptance.fakes import writer
-from tests.small import folder
+from tests.acceptance.small_models import PATIENT, small, smollm2
 
 SMALL = "small/smollm2"
-SMOLLM2: dict[str, Any] = {
-    "family": "causal_lm",
-    "source": {"path": str(folder("smollm2"))},
-    "tasks": {"generate": {"max_new_tokens": 24, "tools": True}},
-    "inputs": ["text", "messages"],
-    "parameters": 134515008,
-    "max_length": 2048,
-    "load": {"dtype": "float32"},
-}
-SEES: dict[str, Any] = {
-    "family": "vision_language",
-    "source": {"path": str(folder("tiny_llava"))},
-    "tasks": {"generate": {}},
-    "inputs": ["text", "messages", "image"],
-    "parameters": 0,
-    "max_length": 512,
-}
+SEES = small(
+    "tiny_llava", "vision_language", tasks={"generate": {}}, inputs=["text", "messages", "image"], max_length=512
+)
 ECHO = writer(echo=True, max_new_tokens=64)
 ECHO["tasks"]["generate"]["tools"] = True
 LOOK: Any = {
@@ -56,21 +41,13 @@ class Bird(BaseModel):
 @pytest.fixture(scope="module")
 def running(start_stack: Callable[..., Running]) -> Running:
     slow = writer(step_seconds=0.02)
-    broken = writer(step_seconds=0.02, faults=[{"kind": "error", "at_call": 6}])
-    models = {SMALL: SMOLLM2, "small/sees": SEES, "fake/echo": ECHO, "fake/slow": slow, "fake/broken": broken}
-    # A load on a busy machine keeps a worker from saying that it lives.
-    return start_stack(models=models, lost_after_s=15.0, held_lease_s=60.0, job_lease_s=60.0)
+    models = {SMALL: smollm2(), "small/sees": SEES, "fake/echo": ECHO, "fake/slow": slow}
+    return start_stack(models=models, **PATIENT)
 
 
 @pytest.fixture(scope="module")
 def client(running: Running) -> Iterator[OpenAI]:
     with OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0) as made:
-        yield made
-
-
-@pytest.fixture
-async def patient(running: Running) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0) as made:
         yield made
 
 
@@ -203,39 +180,6 @@ def test_a_fault_in_a_functions_parameters_is_named_where_it_stands(client: Open
         assert raised.value.param == "tools[1].function.parameters.type"
 
 
-def test_a_stream_of_a_real_model_is_its_reply_in_pieces(client: OpenAI) -> None:
-    asked: dict[str, Any] = {"model": SMALL, "messages": user("Name a bird."), "seed": 5, "max_tokens": 10, "n": 2}
-    whole = client.chat.completions.create(**asked, logprobs=True)
-    texts, usage = ["", ""], None
-    logprobs: list[Any] = [None, None]
-    chunks = client.chat.completions.create(**asked, logprobs=True, stream=True, stream_options={"include_usage": True})
-    for chunk in chunks:
-        for choice in chunk.choices:
-            texts[choice.index] += choice.delta.content or ""
-            logprobs[choice.index] = choice.logprobs or logprobs[choice.index]
-        usage = chunk.usage or usage
-    assert texts == [choice.message.content for choice in whole.choices]
-    assert [one.model_dump() for one in logprobs] == [
-        choice.logprobs and choice.logprobs.model_dump() for choice in whole.choices
-    ]
-    assert usage == whole.usage
-
-
-def test_chunks_come_as_the_text_is_made(client: OpenAI) -> None:
-    chunks = list(client.chat.completions.create(
-        model="fake/slow", messages=user("one two"), stream=True, stream_options={"include_usage": True}
-    ))  # fmt: skip
-    first, *middle, last, usage = chunks
-    assert (first.choices[0].delta.role, first.choices[0].finish_reason) == ("assistant", None)
-    assert len(middle) >= 4, "the text came in one piece, not as it was made"
-    assert (last.choices[0].delta.content, last.choices[0].finish_reason) == (None, "length")
-    assert usage.choices == []
-    assert usage.usage is not None
-    assert usage.usage.completion_tokens == 16
-    assert len({chunk.id for chunk in chunks}) == 1
-    assert {chunk.object for chunk in chunks} == {"chat.completion.chunk"}
-
-
 def test_a_call_is_told_as_one_and_the_words_before_it_stay(client: OpenAI) -> None:
     reply = client.chat.completions.create(model="fake/echo", messages=user(f"I look.\n{CALL}"), tools=[LOOK])
     (choice,) = reply.choices
@@ -288,9 +232,17 @@ def test_an_image_in_the_request_is_seen_as_by_the_native_api(running: Running, 
     assert reply.usage is not None
     assert reply.usage.prompt_tokens > 20
     parts[1]["image_url"]["url"] = "data:image/png;base64,bm90IGEgcG5n"
+    broken_turn: Any = [{"role": "user", "content": parts}]
     with pytest.raises(openai.BadRequestError) as broken:
-        client.chat.completions.create(model="small/sees", messages=[{"role": "user", "content": parts}])
-    assert broken.value.param == "messages[0].content[1].image.data"
+        client.chat.completions.create(model="small/sees", messages=broken_turn)
+    assert broken.value.param == "messages[0].content[1].image_url.url"
+    with pytest.raises(openai.APIError) as late:
+        list(client.chat.completions.create(model="small/sees", messages=broken_turn, stream=True))
+    assert late.value.param == "messages[0].content[1].image_url.url"
+    parts = [{"type": "input_image", "image_url": "data:image/png;base64,bm90IGEgcG5n"}]
+    with pytest.raises(openai.BadRequestError) as response:
+        client.responses.create(model="small/sees", input=[{"role": "user", "content": parts}])
+    assert response.value.param == "input[0].content[0].image_url"
 
 
 def png() -> bytes:
@@ -341,13 +293,6 @@ def test_a_schema_that_cannot_be_kept_is_refused_by_its_path(client: OpenAI, sch
     assert raised.value.param == f"response_format.json_schema.schema{inside}"
 
 
-def test_a_fault_in_the_middle_of_a_stream_is_an_error_of_the_client(client: OpenAI) -> None:
-    stream = client.chat.completions.create(model="fake/broken", messages=user("a b"), stream=True)
-    with pytest.raises(openai.APIError) as raised:
-        list(stream)
-    assert raised.value.code == "model_failed"
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("half", ["\\ud83d", "\\ude00"])
 def test_half_an_emoji_is_refused(running: Running, half: str, stream: bool) -> None:
@@ -364,44 +309,3 @@ def test_a_whole_emoji_and_literals_of_control_tokens_are_text(client: OpenAI) -
     reply = client.chat.completions.create(model=SMALL, messages=user(text), max_tokens=2)
     assert reply.usage is not None
     assert reply.usage.prompt_tokens > 10
-
-
-async def test_many_chats_at_once_are_not_mixed_up(patient: AsyncOpenAI) -> None:
-    async def ask(number: int) -> str | None:
-        reply = await patient.chat.completions.create(
-            model="fake/echo", messages=user(f"My number is {number}, and that is it."), stream=False
-        )
-        return reply.choices[0].message.content
-
-    async def follow(number: int) -> str:
-        stream = await patient.chat.completions.create(
-            model="fake/echo", messages=user(f"My number is {number}, and that is it."), stream=True
-        )
-        return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
-
-    numbers = range(1000, 1064)
-    found = await asyncio.gather(*(ask(n) if n % 2 else follow(n) for n in numbers))
-    assert found == [f"My number is {n}, and that is it." for n in numbers]
-
-
-async def test_who_leaves_in_the_middle_of_a_stream_frees_the_place(running: Running, patient: AsyncOpenAI) -> None:
-    stream = await patient.chat.completions.create(
-        model="fake/slow", messages=user("a b c"), max_tokens=3000, stream=True
-    )
-    assert await _sequences(running, 1) == 1
-    await stream.close()
-    # 3000 tokens would take a minute.
-    assert await _sequences(running, 0) == 0
-
-
-async def _sequences(running: Running, wanted: int) -> int | None:
-    """How many texts are being made, once it is so many, or in the end; workers tell it every other second."""
-    found = None
-    async with running.async_client() as http:
-        try:
-            async with asyncio.timeout(20):
-                while found != wanted:
-                    found = sum(worker["sequences"] for worker in (await http.get("/v1/residency")).json()["data"])
-        except TimeoutError:
-            pass
-    return found

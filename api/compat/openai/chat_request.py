@@ -12,7 +12,7 @@ from api.compat.endpoints import Asked
 from api.compat.openai.formats import locked
 from api.compat.openai.sampling import Sampling, check_copies, options_of
 from api.compat.openai.tools import Function, FunctionsOnly, NamedFunction, offered
-from api.compat.openai.turns import Messages, native
+from api.compat.openai.turns import Messages, image_names, native
 from api.compat.openai.wording import Calling
 from api.compat.shapes import shaped, untaken
 from catalog.options.words import Tree, at_most
@@ -166,6 +166,9 @@ def chat_of(body: Mapping[str, Any]) -> Chat:
     check_copies(messages, choices)
     names = {**names_of(choices), **form.names, **tools.names}
     names["options.thinking"] = "reasoning_effort" if by_template is None else "chat_template_kwargs.enable_thinking"
+    for index, message in enumerate(messages):
+        where = f"messages[{index}].content"
+        names |= image_names(message["content"], where, where + "[{}].image_url.url")
     if request.max_completion_tokens is not None:
         names["options.max_tokens"] = "max_completion_tokens"
     raw = {

@@ -14,9 +14,10 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 from api.compat.endpoints import Asked
 from api.compat.openai.chat_request import MAX_TOOLS, THOUGHTLESS, Effort, Metadata, check_lock, choice_form, names_of
 from api.compat.openai.formats import locked
-from api.compat.openai.responses_items import InputCall, InputItem, message_of, text_or_list
+from api.compat.openai.responses_items import InputCall, InputCallOutput, InputItem, message_of, text_or_list
 from api.compat.openai.sampling import TEMPERATURE
 from api.compat.openai.tools import Function, FunctionsOnly, NamedFunction, offered
+from api.compat.openai.turns import image_names
 from api.compat.openai.wording import Calling
 from api.compat.shapes import shaped, untaken
 from catalog.options.words import Fraction, Tree
@@ -174,6 +175,7 @@ def responding(body: Mapping[str, Any]) -> Responding:
         "items": "input",
         "items[0]": "input",
         "items[0].messages": "input",
+        "messages": "input",
         **places,
         "options.max_tokens": "max_output_tokens",
         "options.thinking": "reasoning.effort",
@@ -189,12 +191,12 @@ def reread(body: Mapping[str, Any]) -> Responding:
 
 
 def _messages(request: ResponsesRequest) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The conversation, and the item of `input` that each of its messages comes from."""
+    """The conversation, and where in the body its messages and images come from."""
     found: list[dict[str, Any]] = []
     places: dict[str, str] = {}
     if request.instructions is not None:
         found.append({"role": "system", "content": request.instructions})
-        places["items[0].messages[0].content"] = "instructions"
+        places |= dict.fromkeys(("messages[0].content", "items[0].messages[0].content"), "instructions")
     if isinstance(request.input, str):
         found.append({"role": "user", "content": request.input})
         return found, places
@@ -207,6 +209,9 @@ def _messages(request: ResponsesRequest) -> tuple[list[dict[str, Any]], dict[str
             # Templates want one turn of the assistant's: its words and all its calls.
             found[-1].setdefault("tool_calls", []).extend(message["tool_calls"])
             continue
-        places[f"items[0].messages[{len(found)}]"] = where
+        ours, inside = f"messages[{len(found)}]", "output" if isinstance(item, InputCallOutput) else "content"
+        for native in (ours, f"items[0].{ours}"):
+            places |= {native: where, f"{native}.content": f"{where}.{inside}"}
+        places |= image_names(message["content"], f"{ours}.content", f"{where}.{inside}[{{}}].image_url")
         found.append(message)
     return found, places

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -172,3 +172,17 @@ def image(url: str, where: str) -> dict[str, Any]:
     if kind := match["type"].rpartition("/")[2]:
         found["format"] = kind[:100]
     return {"type": "image", "image": found}
+
+
+def image_names(content: str | Sequence[Mapping[str, Any]], ours: str, theirs: str) -> dict[str, str]:
+    """How the caller names the images of a native message's content: `theirs` has `{}` for the place of the part.
+
+    A fault is told by the job from its items on, and by a model from its messages on.
+    """
+    places = [place for place, part in enumerate(content) if isinstance(part, Mapping) and part["type"] == "image"]
+    return {
+        f"{item}{ours}[{place}].image{field}": theirs.format(place)
+        for place in places
+        for item in ("", "items[0].")
+        for field in ("", ".data", ".format")
+    }

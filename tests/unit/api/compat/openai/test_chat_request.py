@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from api.compat.failures import renamed
 from api.compat.openai.chat import to_job
 from api.compat.openai.chat_request import chat_of, reread
 from catalog.errors import RoostError
 from catalog.grammar import check_grammar
 from catalog.options.generate import Grammar
+from tasks.errors import InvalidRequest
 from tasks.request import parse_request
 
 USER = {"role": "user", "content": "Hello"}
@@ -78,6 +80,15 @@ def test_what_means_nothing_here_is_taken_and_left_out() -> None:
         "parallel_tool_calls": True,
     }  # fmt: skip
     assert options(**fields) == {"temperature": 1.0}
+
+
+@pytest.mark.parametrize("start", ["", "items[0]."])
+@pytest.mark.parametrize("field", ["", ".data", ".format"])
+def test_a_fault_of_an_image_is_named_as_the_caller_wrote_it(start: str, field: str) -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": PNG}}]
+    body = {"model": "m", "messages": [USER, {"role": "user", "content": parts}]}
+    found = renamed(InvalidRequest("", param=f"{start}messages[1].content[1].image{field}"), to_job(body).names)
+    assert found.param == "messages[1].content[1].image_url.url"
 
 
 def test_each_choice_is_an_item() -> None:

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from api.compat.endpoints import Ended
+from api.compat.failures import renamed
 from api.compat.openai.responses import Events, ResponseReply, to_job, to_reply
 from api.compat.openai.responses_request import reread
 from api.texts import Delta
 from catalog.errors import RoostError
+from tasks.errors import InvalidRequest
 from tasks.request import parse_request
 from tests.unit.api.compat.ends import ID, ended
 
@@ -113,6 +115,27 @@ def test_errors_of_a_turn_name_the_item_that_it_came_from() -> None:
     names = to_job(body).names
     assert names["items[0].messages[0].content"] == "instructions"
     assert names["items[0].messages[1]"] == "input[1]"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("messages[0].content[1].image.data", "input[1].content[1].image_url"),
+        ("items[0].messages[0].content[1].image", "input[1].content[1].image_url"),
+        ("items[0].messages[0].content[0].text", "input[1].content[0].text"),
+        ("messages[1].content[0].image.data", "input[2].output[0].image_url"),
+        ("items[0].messages[1].content[1].text", "input[2].output[1].text"),
+    ],
+)
+def test_faults_are_named_as_the_caller_wrote_them(ours: str, theirs: str) -> None:
+    image, text = {"type": "input_image", "image_url": PNG}, {"type": "input_text", "text": "a"}
+    items = [
+        {"type": "reasoning"},
+        {"role": "user", "content": [text, image]},
+        {"type": "function_call_output", "call_id": "c", "output": [image, text]},
+    ]
+    names = to_job({"model": "m", "input": items}).names
+    assert renamed(InvalidRequest("", param=ours), names).param == theirs
 
 
 def test_a_response_holds_thoughts_words_and_calls_in_order() -> None:
