@@ -3,6 +3,7 @@
 from roost.arrays import Array, SparseVector
 from roost.backfill import Progress
 from roost.client import AsyncClient, AsyncJob, Client, Job
+from roost.embedding import Embedder
 from roost.errors import (
     Conflict,
     ConnectionFailed,
@@ -30,6 +31,7 @@ __all__ = [
     "Client",
     "Conflict",
     "ConnectionFailed",
+    "Embedder",
     "Event",
     "Item",
     "ItemFailed",

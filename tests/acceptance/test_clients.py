@@ -63,7 +63,7 @@ def test_an_unmodified_client_works(stack: Any, python: Path, suite: str) -> Non
     command = [str(python), "-m", "pytest", "-q", "-c", f"{CLIENTS}/pytest.ini", f"{CLIENTS}/{suite}"]
     environment = {**os.environ, "ROOST_URL": stack.url, "NO_PROXY": "127.0.0.1"}
     ran = subprocess.run(
-        command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S
+        command, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S
     )
     if ran.returncode != 0:
         pytest.fail(f"{suite}:\n{ran.stdout}", pytrace=False)
