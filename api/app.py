@@ -17,33 +17,24 @@ from functools import partial
 from importlib.metadata import version
 
 from fastapi import FastAPI
-from redis.asyncio import Redis
 
 from api import compat, errors, openapi
-from api.asking import Asking
 from api.body import BodyTimeout, BodyTooLarge, ClientGone, on_gone, on_unread
 from api.ending import before_shutdown
 from api.link import Link
 from api.metrics import Measured, Metrics, Scrape
-from api.presence import Presence
+from api.parts import parts
 from api.progress import Progress
 from api.routes import events, health, jobs, models, residency, results, submit
 from api.services import Services
 from api.signing import Signing
 from api.unanswered import Unanswered
 from api.waiting import Waiting
-from catalog.live import LiveCatalog
 from catalog.loader import Catalog
 from tasks.blobs import Blobs
-from tasks.catalog import live_catalog
-from tasks.costs import Prices
-from tasks.counting import Counting
-from tasks.db import AsyncDatabase
-from tasks.dispatch import Publisher
 from tasks.notices import Change
 from tasks.prepare import Limits
 from tasks.settings import Settings
-from tasks.submit import Submitter
 
 log = logging.getLogger(__name__)
 
@@ -110,26 +101,11 @@ def create_app(settings: Settings, catalog: Catalog | None = None) -> FastAPI:
 
 async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, stack: AsyncExitStack) -> Services:
     """Make the parts; `stack` takes them apart again, the last one first."""
-    live = live_catalog(settings) if catalog is None else LiveCatalog.fixed(catalog)
-    for problem in live.problems:
+    made = parts(settings, catalog, "roost-api", stack)
+    for problem in made.catalog.problems:
         log.warning("left out of the catalog: %s", problem.message)
-    stack.callback(live.close)
-    if catalog is None and settings.catalog_poll_s:
-        live.watch(settings.catalog_poll_s, lambda change: None)
-    asking = Asking(live)
-    stack.callback(asking.close)
     instance = secrets.token_hex(8)
-    database = AsyncDatabase(settings.database_url, settings.pool_size, name="roost-api")
-    stack.push_async_callback(database.close)
-    redis = Redis.from_url(settings.redis_url, socket_timeout=2.0, socket_connect_timeout=2.0)
-    stack.push_async_callback(redis.aclose)
-    publisher = Publisher(settings)
-    stack.push_async_callback(publisher.aclose)
-    counting = Counting()
-    stack.callback(counting.close)
-    submitter = Submitter(database, publisher, room=settings.max_queued, clock=time.time)
-    stack.push_async_callback(submitter.close)
-    waiting = Waiting(database, submitter.keep)
+    waiting = Waiting(made.database, made.submitter.keep)
     stack.push_async_callback(waiting.settle)
 
     progress = Progress()
@@ -154,12 +130,7 @@ async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, 
     )
     link.start()
     stack.push_async_callback(link.close)
-    presence = Presence(redis)
-    presence.start()
-    stack.push_async_callback(presence.close)
-    prices = Prices(database, lambda: presence.hardware)
-    prices.start()
-    stack.push_async_callback(prices.close)
+    presence, prices = made.watched(stack)
     stack.callback(waiting.close)
     stack.enter_context(before_shutdown(waiting.close))
     if not await link.ready(LINK_WAIT_S):
@@ -169,13 +140,13 @@ async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, 
         limits=Limits.of(settings),
         instance=instance,
         clock=time.time,
-        catalog=live,
-        asking=asking,
-        counting=counting,
-        database=database,
-        redis=redis,
-        publisher=publisher,
-        submitter=submitter,
+        catalog=made.catalog,
+        asking=made.asking,
+        counting=made.counting,
+        database=made.database,
+        redis=made.redis,
+        publisher=made.publisher,
+        submitter=made.submitter,
         link=link,
         waiting=waiting,
         unanswered=Unanswered(),
@@ -183,7 +154,7 @@ async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, 
         progress=progress,
         prices=prices,
         metrics=metrics,
-        scrape=Scrape(database, redis, presence),
-        signing=Signing(database),
+        scrape=Scrape(made.database, made.redis, presence),
+        signing=Signing(made.database),
         blobs=await asyncio.to_thread(Blobs, settings.blobs_url),
     )

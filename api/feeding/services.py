@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from redis.asyncio import Redis
 
 from api.asking import Asking
+from api.parts import parts
 from api.presence import Presence
 from catalog.live import LiveCatalog
 from catalog.loader import Catalog
 from tasks.blobs import Blobs
-from tasks.catalog import live_catalog
 from tasks.costs import Prices
 from tasks.counting import Counting
 from tasks.db import AsyncDatabase
-from tasks.dispatch import Publisher
 from tasks.prepare import Limits
 from tasks.settings import Settings
 from tasks.submit import Submitter
@@ -50,38 +49,18 @@ class Feeding:
 async def feeding(settings: Settings, catalog: Catalog | None = None) -> AsyncIterator[Feeding]:
     """Make the parts, and take them apart again."""
     async with AsyncExitStack() as stack:
-        live = live_catalog(settings) if catalog is None else LiveCatalog.fixed(catalog)
-        stack.callback(live.close)
-        if catalog is None and settings.catalog_poll_s:
-            live.watch(settings.catalog_poll_s, lambda change: None)
-        asking = Asking(live)
-        stack.callback(asking.close)
-        database = AsyncDatabase(settings.database_url, settings.pool_size, name="roost-feeder")
-        stack.push_async_callback(database.close)
-        redis = Redis.from_url(settings.redis_url, socket_timeout=2.0, socket_connect_timeout=2.0)
-        stack.push_async_callback(redis.aclose)
-        publisher = Publisher(settings)
-        stack.push_async_callback(publisher.aclose)
-        counting = Counting()
-        stack.callback(counting.close)
-        submitter = Submitter(database, publisher, room=settings.max_queued, clock=time.time)
-        stack.push_async_callback(submitter.close)
-        presence = Presence(redis)
-        presence.start()
-        stack.push_async_callback(presence.close)
-        prices = Prices(database, lambda: presence.hardware)
-        prices.start()
-        stack.push_async_callback(prices.close)
+        made = parts(settings, catalog, "roost-feeder", stack)
+        presence, prices = made.watched(stack)
         yield Feeding(
             settings=settings,
             limits=Limits.of(settings),
             clock=time.time,
-            catalog=live,
-            asking=asking,
-            counting=counting,
-            database=database,
-            redis=redis,
-            submitter=submitter,
+            catalog=made.catalog,
+            asking=made.asking,
+            counting=made.counting,
+            database=made.database,
+            redis=made.redis,
+            submitter=made.submitter,
             presence=presence,
             prices=prices,
             blobs=await asyncio.to_thread(Blobs, settings.blobs_url),

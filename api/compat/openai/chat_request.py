@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, Tag, model_validator
 
 from api.compat.endpoints import Asked
 from api.compat.openai.formats import locked
 from api.compat.openai.sampling import Sampling, check_copies, options_of
-from api.compat.openai.tools import Function, FunctionsOnly, NamedFunction, offered
+from api.compat.openai.tools import WORD_OR_FUNCTION, ChoiceWord, Function, FunctionsOnly, NamedFunction, offered
 from api.compat.openai.turns import Messages, image_names, native
 from api.compat.openai.wording import Calling
 from api.compat.shapes import shaped, untaken
@@ -44,11 +44,6 @@ class ChatToolChoice(Strict):
     function: NamedFunction
 
 
-def choice_form(value: object) -> str | None:
-    """The branch of the union that a choice of tools belongs to."""
-    return "(word)" if isinstance(value, str) else "(function)" if isinstance(value, dict | Strict) else None
-
-
 class TemplateSettings(Strict):
     """What a chat template is told."""
 
@@ -69,18 +64,7 @@ class ChatRequest(Sampling):
         Tree | None, Field(description="`text`, `json_object` or `json_schema`, kept by a grammar")
     ] = None
     tools: Annotated[list[Annotated[ChatTool, FunctionsOnly]] | None, Field(max_length=MAX_TOOLS)] = None
-    tool_choice: (
-        Annotated[
-            Annotated[Literal["none", "auto", "required"], Tag("(word)")]
-            | Annotated[ChatToolChoice, Tag("(function)")],
-            Discriminator(
-                choice_form,
-                custom_error_type="form",
-                custom_error_message="must be 'none', 'auto', 'required' or a function's name as an object",
-            ),
-        ]
-        | None
-    ) = None
+    tool_choice: Annotated[ChoiceWord | Annotated[ChatToolChoice, Tag("(function)")], WORD_OR_FUNCTION] | None = None
     parallel_tool_calls: Annotated[
         bool | None, Field(description="Whether a call that is `required` may be several")
     ] = None

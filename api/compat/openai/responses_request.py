@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from api.compat.endpoints import Asked
-from api.compat.openai.chat_request import MAX_TOOLS, THOUGHTLESS, Effort, Metadata, check_lock, choice_form, names_of
+from api.compat.openai.chat_request import MAX_TOOLS, THOUGHTLESS, Effort, Metadata, check_lock, names_of
 from api.compat.openai.formats import locked
 from api.compat.openai.responses_items import InputCall, InputCallOutput, InputItem, message_of, text_or_list
 from api.compat.openai.sampling import TEMPERATURE
-from api.compat.openai.tools import Function, FunctionsOnly, NamedFunction, offered
+from api.compat.openai.tools import WORD_OR_FUNCTION, ChoiceWord, Function, FunctionsOnly, NamedFunction, offered
 from api.compat.openai.turns import image_names
 from api.compat.openai.wording import Calling
 from api.compat.shapes import shaped, untaken
@@ -90,17 +90,7 @@ class ResponsesRequest(Strict):
     text: TextSettings | None = None
     reasoning: Reasoning | None = None
     tools: Annotated[list[Annotated[ResponseTool, FunctionsOnly]] | None, Field(max_length=MAX_TOOLS)] = None
-    tool_choice: (
-        Annotated[
-            Annotated[Literal["none", "auto", "required"], Tag("(word)")] | Annotated[NamedTool, Tag("(function)")],
-            Discriminator(
-                choice_form,
-                custom_error_type="form",
-                custom_error_message="must be 'none', 'auto', 'required' or a function's name as an object",
-            ),
-        ]
-        | None
-    ) = None
+    tool_choice: Annotated[ChoiceWord | Annotated[NamedTool, Tag("(function)")], WORD_OR_FUNCTION] | None = None
     parallel_tool_calls: Annotated[
         bool | None, Field(description="Whether a call that is `required` may be several")
     ] = None

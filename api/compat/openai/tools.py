@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from api.compat.openai.wording import Calling
 from catalog.options.words import Tree
@@ -44,6 +44,21 @@ class NamedFunction(Strict):
     """A function by its name."""
 
     name: FunctionName
+
+
+def _choice_form(value: object) -> str | None:
+    return "(word)" if isinstance(value, str) else "(function)" if isinstance(value, dict | Strict) else None
+
+
+ChoiceWord = Annotated[Literal["none", "auto", "required"], Tag("(word)")]
+"""Whether a call may or must be made."""
+
+WORD_OR_FUNCTION = Discriminator(
+    _choice_form,
+    custom_error_type="form",
+    custom_error_message="must be 'none', 'auto', 'required' or a function's name as an object",
+)
+"""Put it on the union of a ChoiceWord and of the form that names a function, which has the tag '(function)'."""
 
 
 @dataclass(frozen=True, slots=True)
