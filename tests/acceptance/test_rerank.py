@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import cohere
@@ -23,6 +23,7 @@ StartStack = Callable[..., Any]
 RANKER, SPOILT, LATE = "org/ranker", "org/spoilt", "org/late"
 DOCUMENTS = ["Owls hunt at night.", "Chess.", "A rook is a bird.", "Chess.", "Wrens are small."]
 QUERY = "Which bird hunts?"
+V1, V2 = (cohere.Client, cohere.AsyncClient), (cohere.ClientV2, cohere.AsyncClientV2)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def stack(start_stack: StartStack) -> Any:
         ),
         SPOILT: fake(faults=[{"kind": "nan", "when_text": "spoilt"}]) | {"tasks": {"score": {}}},
         "org/plain": fake() | {"tasks": {"encode": {"dims": 8, "prompts": {"query": "query: "}}}},
-        "org/short": fake(max_length=8) | {"tasks": {"score": {}}},
+        "org/short": fake(max_length=8) | {"tasks": {"encode": {"dims": 8}, "score": {}}},
     }
     return start_stack(models=models, **PATIENT)
 
@@ -59,21 +60,35 @@ def made(stack: Any) -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def rank(stack: Any, made: dict[str, Any]) -> Callable[..., list[Any]]:
-    """The same ranking by all four clients: v1 and v2, sync and async."""
+def call(stack: Any, made: dict[str, Any]) -> Callable[..., list[Any]]:
+    """The same call by clients of these classes, sync or async."""
     once: Any = {"max_retries": 0}
 
-    async def awaited(kind: Any, asked: dict[str, Any]) -> Any:
+    async def awaited(kind: Any, method: str, asked: dict[str, Any]) -> Any:
         async with httpx.AsyncClient(timeout=60) as connections:
             client = kind(api_key="any", base_url=stack.url, httpx_client=connections)
-            return await client.rerank(**asked, request_options=once)
+            return await getattr(client, method)(**asked, request_options=once)
 
-    def call(**fields: Any) -> list[Any]:
+    def by(kinds: Sequence[Any], method: str, **asked: Any) -> list[Any]:
+        return [
+            asyncio.run(awaited(kind, method, asked))
+            if kind in (cohere.AsyncClient, cohere.AsyncClientV2)
+            else getattr(kind(**made), method)(**asked, request_options=once)
+            for kind in kinds
+        ]
+
+    return by
+
+
+@pytest.fixture(scope="module")
+def rank(call: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """The same ranking by all four clients: v1 and v2, sync and async."""
+
+    def by_all(**fields: Any) -> list[Any]:
         asked = {"model": RANKER, "query": QUERY, "documents": DOCUMENTS, **fields}
-        found = [kind(**made).rerank(**asked, request_options=once) for kind in (cohere.Client, cohere.ClientV2)]
-        return found + [asyncio.run(awaited(kind, asked)) for kind in (cohere.AsyncClient, cohere.AsyncClientV2)]
+        return call([*V1, *V2], "rerank", **asked)
 
-    return call
+    return by_all
 
 
 def native(http: httpx.Client, documents: list[str], model: str = RANKER) -> list[tuple[int, float]]:
@@ -172,18 +187,38 @@ def test_not_a_number_in_the_body_is_refused_at_the_door(http: httpx.Client) -> 
 
 
 @pytest.mark.parametrize("kind", ["search_document", "search_query"])
-def test_coheres_clients_embed_the_native_vectors(made: dict[str, Any], http: httpx.Client, kind: str) -> None:
+def test_coheres_clients_embed_the_native_vectors(
+    call: Callable[..., list[Any]], http: httpx.Client, kind: str
+) -> None:
     options = {"is_query": kind == "search_query"}
     body = {"verb": "encode", "model": "org/plain", "items": DOCUMENTS, "options": options}
     rows = http.post("/v1/jobs", json=body, headers={"Prefer": "wait=60"}).json()["result"]["items"]
     expected = [row["dense"]["values"] for row in rows]
-    first = cohere.Client(**made).embed(texts=DOCUMENTS, model="org/plain", input_type=kind)
-    assert first.embeddings == expected
-    types: Any = ["float", "ubinary"]
-    second = cohere.ClientV2(**made).embed(
-        texts=DOCUMENTS, model="org/plain", input_type=kind, embedding_types=types, truncate="NONE"
-    )
-    assert second.embeddings.float_ == expected
-    assert second.embeddings.ubinary == [
-        [sum((value > 0) << (7 - place) for place, value in enumerate(vector))] for vector in expected
-    ]
+    asked = {"texts": DOCUMENTS, "model": "org/plain", "input_type": kind}
+    for first in call(V1, "embed", **asked):
+        assert first.embeddings == expected
+    for second in call(V2, "embed", **asked, embedding_types=["float", "ubinary"], truncate="NONE"):
+        assert second.embeddings.float_ == expected
+        assert second.embeddings.ubinary == [
+            [sum((value > 0) << (7 - place) for place, value in enumerate(vector))] for vector in expected
+        ]
+
+
+@pytest.mark.parametrize("kinds", [V1, V2], ids=["v1", "v2"])
+def test_a_text_that_is_too_long_to_embed_is_cut_or_with_none_refused(
+    call: Callable[..., list[Any]], kinds: tuple[Any, ...]
+) -> None:
+    asked: dict[str, Any] = {"texts": ["a b", "word " * 20], "model": "org/short", "input_type": "search_document"}
+    if kinds is V2:
+        asked["embedding_types"] = ["float"]
+    assert len(call(kinds, "embed", **asked)) == 2
+    for kind in kinds:
+        with pytest.raises(cohere.UnprocessableEntityError) as refused:
+            call([kind], "embed", **asked, truncate="NONE")
+        error = refused.value.body["error"]
+        assert (error["code"], error["param"]) == ("text_too_long", "texts[1]")
+
+
+def test_a_chat_by_coheres_client_is_not_found(call: Callable[..., list[Any]]) -> None:
+    with pytest.raises(cohere.NotFoundError):
+        call([cohere.ClientV2], "chat", model="org/plain", messages=[{"role": "user", "content": "a"}])

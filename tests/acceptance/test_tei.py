@@ -248,6 +248,11 @@ def test_errors_are_in_teis_envelope_and_name_the_field(
     assert param is None or told["param"] == param
 
 
+@pytest.mark.parametrize("path", ["/tokenize", "/decode", "/tei/org/both/tokenize", "/tei/org/both/decode"])
+def test_routes_of_teis_that_are_not_here_are_not_found(http: httpx.Client, path: str) -> None:
+    assert http.post(path, json={"inputs": "a", "ids": [1]}).status_code == 404
+
+
 @pytest.mark.parametrize(
     ("path", "said"), [("/tei/org/botth", "org/both"), ("/embed_sparse", "ROOST_TEI_MODELS")], ids=["unknown", "none"]
 )

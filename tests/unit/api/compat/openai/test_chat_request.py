@@ -76,8 +76,8 @@ def test_what_the_peers_client_sends_is_taken() -> None:
 def test_what_means_nothing_here_is_taken_and_left_out() -> None:
     fields = {
         "user": "u", "metadata": {"a": "b"}, "store": True, "service_tier": "auto", "prompt_cache_key": "k",
-        "safety_identifier": "s", "modalities": ["text"], "stream_options": None, "verbosity": "medium",
-        "parallel_tool_calls": True,
+        "prompt_cache_retention": "24h", "safety_identifier": "s", "modalities": ["text"], "stream_options": None,
+        "verbosity": "medium", "parallel_tool_calls": True,
     }  # fmt: skip
     assert options(**fields) == {"temperature": 1.0}
 
@@ -205,6 +205,9 @@ def test_a_call_that_is_asked_for_is_locked() -> None:
         ({"functions": [{"name": "a"}]}, "functions", "'tools'"),
         ({"function_call": "auto"}, "function_call", "'tool_choice'"),
         ({"audio": {"voice": "x"}}, "audio", "speaks"),
+        ({"web_search_options": {}}, "web_search_options", "nothing is fetched"),
+        ({"prediction": {"type": "content", "content": "x"}}, "prediction", "ahead"),
+        ({"moderation": {"model": "x"}}, "moderation", "nothing is moderated"),
         ({"modalities": ["text", "audio"]}, "modalities[1]", "'text'"),
         ({"tool_choice": "required"}, "tool_choice", "no 'tools'"),
         ({"tools": [function()], "tool_choice": function("see")}, "tool_choice", "'see'"),

@@ -85,11 +85,21 @@ def test_options_have_their_other_names() -> None:
     assert tools["grammar"] == {"json_schema": {"type": "object"}}
 
 
+def test_what_means_nothing_here_is_taken_and_left_out() -> None:
+    fields = {
+        "user": "u", "metadata": {"a": "b"}, "store": True, "service_tier": "auto", "prompt_cache_key": "k",
+        "prompt_cache_retention": "24h", "safety_identifier": "s", "truncation": "disabled", "background": False,
+        "reasoning": {"summary": "auto"},
+    }  # fmt: skip
+    assert asked(**fields)["options"] == {"temperature": 1.0}
+
+
 @pytest.mark.parametrize(
     ("fields", "param", "said"),
     [
         ({"previous_response_id": "resp_1"}, "previous_response_id", "the whole conversation"),
         ({"conversation": "c"}, "conversation", "the whole conversation"),
+        ({"context_management": [{"type": "compaction"}]}, "context_management", "the whole conversation"),
         ({"background": True}, "background", "POST /v1/jobs"),
         ({"prompt": {"id": "p"}}, "prompt", "'input'"),
         ({"instruction": "x"}, "instruction", "did you mean 'instructions'?"),

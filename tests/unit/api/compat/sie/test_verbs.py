@@ -12,6 +12,7 @@ import pytest
 
 from api.body import unpack
 from api.compat.endpoints import Asked
+from api.compat.failures import renamed
 from api.compat.sie import encode, extract, generate, replies, score
 from api.compat.sie.arrays import array
 from api.media import Media
@@ -210,6 +211,12 @@ def test_a_text_alone_goes_in_without_the_chat_template() -> None:
 def test_the_template_can_be_asked_for() -> None:
     body = {"prompt": "hi", "max_new_tokens": 3, "options": {"raw": False}}
     assert asked(generate.to_job, "m", body)["options"]["raw"] is False
+
+
+def test_an_adapter_is_named_as_the_client_names_it_also_in_errors() -> None:
+    made = generate.to_job("m", {"prompt": "hi", "max_new_tokens": 3, "lora_adapter": "sql"})
+    assert made.raw["options"]["lora"] == "sql"
+    assert renamed(InvalidOption("", param="options.lora"), made.names).param == "lora_adapter"
 
 
 def test_a_field_that_generate_does_not_have_is_told_with_the_nearest() -> None:
