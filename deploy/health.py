@@ -1,8 +1,8 @@
 """The images' health checks: `python -m deploy.health NAME` of CHECKS; 0 when well, else it says why.
 
 Each asks the thing itself: the API whether it reaches database and broker, the engine child for a beat that came after
-a probe of its device, the chores worker for an answer by way of the broker, the clock for what it last wrote, Flower
-for a page behind its password.
+a probe of its device, the chores worker for an answer by way of the broker, the clock for what it last wrote, the
+feeder for a beat, Flower for a page behind its password.
 """
 
 from __future__ import annotations

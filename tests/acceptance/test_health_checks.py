@@ -27,7 +27,7 @@ def settings(start_stack: Callable[..., Any]) -> Settings:
     return found
 
 
-@pytest.mark.parametrize("check", ["api", "worker", "beat", "flower"])
+@pytest.mark.parametrize("check", ["api", "worker", "beat", "feeder", "flower"])
 def test_a_process_that_runs_is_well(check: str, settings: Settings) -> None:
     health.CHECKS[check](settings)
 

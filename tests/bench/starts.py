@@ -21,7 +21,8 @@ from tests.bench.rows import Rows
 
 NAME = "start"
 TITLE = (
-    "start of the whole embedded stack: PostgreSQL, Valkey, migration, API, worker with its engine, chores, beat, Flower"
+    "start of the whole embedded stack: PostgreSQL, Valkey, migration, API, worker with its engine, chores, beat, "
+    "feeder, Flower"
 )
 NOTES = (
     "ready: from the first process until /readyz says ok; first result: until a weightless job has come back",

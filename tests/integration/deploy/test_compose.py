@@ -153,7 +153,7 @@ def test_every_lasting_service_has_a_health_check_a_restart_policy_and_time_to_s
     for name, service in lasting.items():
         assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}, name
         assert service["restart"] == "unless-stopped", name
-    assert {"postgres", "valkey", "api", "worker-cpu", "worker-gpu", "chores", "beat"} <= {
+    assert {"postgres", "valkey", "api", "worker-cpu", "worker-gpu", "chores", "beat", "feeder"} <= {
         name for name, service in lasting.items() if "stop_grace_period" in service
     }
 
