@@ -225,16 +225,11 @@ def _control(found: str | list[dict[str, Any]], control: Sequence[str]) -> ItemR
 
 def _unsupported(options: GenerateOptions) -> ItemRejected | None:
     grammar = options.grammar
-    for name in ("regex", "lark"):
-        if grammar is not None and getattr(grammar, name) is not None:
-            return ItemRejected(f"llama.cpp keeps to no {name}.", param=f"options.grammar.{name}")
     if grammar is not None and any("\0" in text for text in grammar.choice or ()):
         return ItemRejected("llama.cpp's grammars have no NUL.", param="options.grammar.choice")
     for name in ("lora", "tools"):
         if getattr(options, name):
             return ItemRejected(f"This family serves no {name}.", param=f"options.{name}")
-    if options.min_tokens:
-        return ItemRejected("llama.cpp has no least number of tokens.", param="options.min_tokens")
     return None
 
 
@@ -258,7 +253,9 @@ def _body(options: GenerateOptions, most: int, place: int) -> dict[str, Any]:
     if options.logit_bias:
         body["logit_bias"] = [[int(token), bias] for token, bias in options.logit_bias.items()]
     if options.logprobs:
-        body |= {"logprobs": True, "top_logprobs": options.top_logprobs, "n_probs": max(1, options.top_logprobs)}
+        # The server computes none at all where it is asked for zero others; each of its routes reads its own name.
+        others = max(1, options.top_logprobs)
+        body |= {"logprobs": True, "top_logprobs": others, "n_probs": others}
     if options.thinking is not None:
         body["chat_template_kwargs"] = {"enable_thinking": options.thinking}
     grammar = options.grammar
