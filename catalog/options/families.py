@@ -18,6 +18,7 @@ _UNREAD: dict[tuple[str, Verb], frozenset[str]] = {
     ("gliner2", Verb.EXTRACT): frozenset({"instruction", "top_k", "hypothesis_template", "examples"}),
     ("glirel", Verb.EXTRACT): frozenset({"instruction", "flat_ner"}),
     ("grounding_dino", Verb.EXTRACT): frozenset({"instruction", "task"}),
+    ("llama_cpp", Verb.GENERATE): frozenset({"min_tokens"}),
     ("owlv2", Verb.EXTRACT): frozenset({"instruction", "task"}),
     ("rapidocr", Verb.EXTRACT): frozenset({"instruction", "language", "max_new_tokens", "num_beams"}),
     ("sequence_classifier", Verb.EXTRACT): frozenset({"instruction", "multi_label", "hypothesis_template", "examples"}),
@@ -30,3 +31,11 @@ _UNREAD: dict[tuple[str, Verb], frozenset[str]] = {
 def unread(family: str, verb: Verb) -> frozenset[str]:
     """The options of the verb that models of this family do nothing with; none for a family that has no line."""
     return _UNREAD.get((family, verb), frozenset())
+
+
+_UNKEPT: dict[str, frozenset[str]] = {"llama_cpp": frozenset({"regex", "lark"})}
+
+
+def unkept(family: str) -> frozenset[str]:
+    """The kinds of grammar that models of this family cannot be locked to; none for a family that has no line."""
+    return _UNKEPT.get(family, frozenset())

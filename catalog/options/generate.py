@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, model_validator
 
 from catalog.errors import InvalidOption, nearest
+from catalog.options.families import unkept
 from catalog.options.words import Fraction, Options, Tree, at_most
 from catalog.schema import Spec
 
@@ -112,6 +113,11 @@ def check_generate(spec: Spec, options: GenerateOptions, sent: Collection[str] =
         raise InvalidOption(f"Model {spec.id!r} has no LoRA {options.lora[:100]!r}; {hint}", param="options.lora")
     if options.grammar is not None and not facts.grammar:
         raise InvalidOption(f"The output of {spec.id!r} cannot be locked to a grammar.", param="options.grammar")
+    for name in sorted(unkept(spec.family)):
+        if options.grammar is not None and getattr(options.grammar, name) is not None:
+            kept = ", ".join(kind for kind in Grammar.model_fields if kind not in unkept(spec.family))
+            message = f"Model {spec.id!r} keeps to no {name}; its grammars are: {kept}."
+            raise InvalidOption(message, param=f"options.grammar.{name}")
     if options.tools and not facts.tools:
         raise InvalidOption(f"The chat template of {spec.id!r} takes no tools.", param="options.tools")
     for name in ("thinking", "tools"):

@@ -78,6 +78,28 @@ def test_an_option_that_the_family_does_nothing_with_is_refused_by_name_and_not_
     assert caught.value.param == "options.instruction"
 
 
+@pytest.mark.parametrize(
+    ("options", "param", "said"),
+    [
+        ({"min_tokens": 3}, "min_tokens", "'m' does nothing with the option 'min_tokens' for generate; it takes: max_"),
+        (
+            {"grammar": {"regex": "a+"}},
+            "grammar.regex",
+            "'m' keeps to no regex; its grammars are: json_schema, choice.",
+        ),
+        ({"grammar": {"lark": 'start: "a"'}}, "grammar.lark", "'m' keeps to no lark; its grammars are: json_"),
+    ],
+)
+def test_what_llama_cpp_cannot_do_is_refused_by_name(options: dict[str, Any], param: str, said: str) -> None:
+    model = SPEC.model_copy(update={"family": "llama_cpp"})
+    assert parse_options(SPEC, Verb.GENERATE, {}, options)
+    assert "min_tokens" not in option_names(model, Verb.GENERATE)
+    with pytest.raises(InvalidOption) as caught:
+        parse_options(model, Verb.GENERATE, {}, options)
+    assert caught.value.param == f"options.{param}"
+    assert said in caught.value.message
+
+
 def test_what_another_option_makes_idle_is_refused_only_where_a_caller_sent_it() -> None:
     for name, value in (("thinking", False), ("tools", [{"name": "f"}])):
         tools = SPEC.model_copy(update={"tasks": Tasks(generate=GenerateFacts(tools=True))})
