@@ -105,16 +105,20 @@ def test_migrating_twice_changes_nothing(empty_url: str, empty: Database) -> Non
     before = empty.run(tables)
     migrate(empty_url)
 
-    assert empty.run(tables) == before == {
-        "alembic_version",
-        "batch_parts",
-        "batches",
-        "costs",
-        "files",
-        "jobs",
-        "marks",
-        "secrets",
-    }
+    assert (
+        empty.run(tables)
+        == before
+        == {
+            "alembic_version",
+            "batch_parts",
+            "batches",
+            "costs",
+            "files",
+            "jobs",
+            "marks",
+            "secrets",
+        }
+    )
 
 
 def test_an_older_build_says_that_the_schema_is_newer(database_url: str, database: Database) -> None:
