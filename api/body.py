@@ -22,6 +22,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from api.errors import InvalidJson, InvalidMsgpack, UnsupportedMediaType, error_response
 from api.media import MSGPACK_NAMES, Media
+from api.values import SMALL_BYTES, check_values, no_extension, unpack
 from tasks.errors import LimitExceeded, TaskError
 from tasks.request import path
 
@@ -30,7 +31,7 @@ STALL_S = 30.0
 
 LINGER_S = 10.0
 LINGER_BYTES = 256 * 2**20
-OFF_LOOP_BYTES = 256 * 1024
+OFF_LOOP_BYTES = SMALL_BYTES
 """A refused body above this size is searched for its fault in a thread."""
 
 
@@ -54,30 +55,27 @@ class Body:
 
 
 async def read_body(request: Request, limit: int) -> Body:
-    """The decoded body. Raises BodyTooLarge, BodyTimeout, UnsupportedMediaType, InvalidJson or InvalidMsgpack."""
+    """The decoded body. Raises LimitExceeded, BodyTimeout, UnsupportedMediaType, InvalidJson or InvalidMsgpack."""
     headers = request.headers
     check_length(headers, limit)
     media = check_media(headers)
     body = await read(request.receive, limit)
     try:
-        return Body(orjson.loads(body) if media is Media.JSON else unpack(body), len(body))
+        return Body(loads(body) if media is Media.JSON else unpack(body), len(body))
     except (ValueError, msgpack.UnpackException) as error:
         if len(body) > OFF_LOOP_BYTES:
             raise await asyncio.to_thread(_fault_of, body, error) from None
         raise _fault_of(body, error) from None
 
 
+def loads(body: bytes) -> Any:
+    """A JSON body. Raises LimitExceeded or orjson's error."""
+    check_values(body)
+    return orjson.loads(body)
+
+
 def _fault_of(body: bytes, error: Exception) -> TaskError:
     return diagnose(body, error) if isinstance(error, orjson.JSONDecodeError) else diagnose_msgpack(body, error)
-
-
-def unpack(body: bytes) -> object:
-    """A msgpack body, as deep as the decoder goes. Raises ValueError or msgpack's own errors."""
-    return msgpack.unpackb(body, ext_hook=_no_extension)
-
-
-def _no_extension(code: int, _: bytes) -> object:
-    raise ValueError(f"extension type {code} is not taken")
 
 
 def check_length(headers: Headers, limit: int) -> None:
@@ -203,7 +201,7 @@ def diagnose_msgpack(body: bytes, error: Exception) -> InvalidMsgpack:
     """What is wrong with a msgpack body; names the field where a text in it is no UTF-8."""
     if isinstance(error, UnicodeDecodeError):
         try:
-            found = _find(msgpack.unpackb(body, unicode_errors="surrogateescape", ext_hook=_no_extension), ())
+            found = _find(msgpack.unpackb(body, unicode_errors="surrogateescape", ext_hook=no_extension), ())
         except (ValueError, RecursionError, msgpack.UnpackException):
             found = None
         if found is not None:

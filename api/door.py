@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from starlette.datastructures import Headers
+
 from api.services import Door
 from catalog.terms import Verb
+from tasks.errors import InvalidRequest
 from tasks.messages import Submission
-from tasks.prepare import check, price
+from tasks.prepare import check, check_key, price
 from tasks.request import parse_request
 
 P = ParamSpec("P")
@@ -35,3 +38,11 @@ async def admit(it: Door, raw: object, *, large: bool = False, key: str | None =
 async def off_loop(slow: bool, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call it, in a thread if it may take long enough to hold up the event loop."""
     return await asyncio.to_thread(call, *args, **kwargs) if slow else call(*args, **kwargs)
+
+
+def key_of(headers: Headers) -> str | None:
+    """The only Idempotency-Key. Which of two would count is nobody's guess. Raises InvalidRequest."""
+    keys = headers.getlist("idempotency-key")
+    if len(keys) > 1:
+        raise InvalidRequest("'Idempotency-Key' must be given once.", param="Idempotency-Key")
+    return check_key(keys[0] if keys else None)

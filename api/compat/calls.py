@@ -33,8 +33,8 @@ from api.answers import (
 )
 from api.body import OFF_LOOP_BYTES, ClientGone, read_body
 from api.compat.endpoints import Asked, Ended, Endpoint
-from api.compat.failures import JobFailed, StillRunning, first_fault, renamed
-from api.door import admit, off_loop
+from api.compat.failures import JobFailed, StillRunning, Stopping, first_fault, renamed
+from api.door import admit, key_of, off_loop
 from api.leaving import Leaving
 from api.media import Media, dumps, dumps_in_pieces
 from api.render import moment
@@ -46,7 +46,6 @@ from catalog.errors import RoostError
 from tasks.errors import InvalidRequest
 from tasks.jobs import Job, State
 from tasks.messages import Submission
-from tasks.prepare import check_key
 from tasks.results import unpack_rows
 from tasks.store import read
 
@@ -54,8 +53,6 @@ HOLD_S = 140.0
 """The longest wait: clients of the peer give up after 150 s."""
 
 LONGEST_STREAM_S = 3600.0
-
-_KEY = "idempotency-key"
 
 
 async def run(request: Request, asked: Asked, *, size: int = 0) -> Ended:
@@ -66,7 +63,7 @@ async def run(request: Request, asked: Asked, *, size: int = 0) -> Ended:
     """
     it = services(request)
     try:
-        job = await admit(it, asked.raw, large=size > OFF_LOOP_BYTES, key=check_key(request.headers.get(_KEY)))
+        job = await admit(it, asked.raw, large=size > OFF_LOOP_BYTES, key=key_of(request.headers))
         request.state.job_id = str(job.id)
         found = await _outcome(it, job, Form(HOLD_S, receive=request.receive), request)
         if found.end is None:
@@ -221,7 +218,7 @@ async def _heard(it: Services, waiter: Waiter, job: Submission, form: Form) -> A
             continue
         if is_over(signal):
             over(it, signal)
-            raise StillRunning
+            raise Stopping if signal is Nudge.CLOSING else StillRunning
         if (end := await heard(it, waiter, job, signal)) is not None:
             found = ended(it, end)
             for delta in texts.rest(found.rows):

@@ -48,6 +48,13 @@ class StillRunning(TaskError):
         self.job_id = job_id
 
 
+class Stopping(TaskError):
+    """This process is about to end; send the request again, another one takes it."""
+
+    code = "not_ready"
+    retryable = True
+
+
 def renamed(error: RoostError, names: Mapping[str, str]) -> RoostError:
     """The error with its field named as in the caller's body. `names` go from native fields to the caller's."""
     if error.param is None:
@@ -56,6 +63,9 @@ def renamed(error: RoostError, names: Mapping[str, str]) -> RoostError:
         if error.param == ours or error.param.startswith((f"{ours}.", f"{ours}[")):
             theirs = (names[ours] + error.param.removeprefix(ours)).lstrip(".")
             error.message = error.message.replace(repr(error.param), repr(theirs))
+            option = error.param.removeprefix("options.")
+            if theirs.rpartition(".")[2] != option.rpartition(".")[2]:
+                error.message = error.message.replace(repr(option), repr(theirs))
             error.param = theirs
             error.args = (error.message,)
             return error

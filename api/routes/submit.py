@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
@@ -16,15 +15,13 @@ from api.compat.sie import jobs as sie
 from api.compat.sie.caller import or_peer
 from api.compat.sie.job_request import SieJobRequest, is_sie_job
 from api.compat.sie.jobs import SieJob, SieSubmitted
-from api.door import admit
+from api.door import admit, key_of
 from api.media import Media, media_of
 from api.results import Encoding, encoding_of
 from api.route import PlainRoute, documented
 from api.routes.replies import errors
 from api.schemas import JobObject, JobWithResult
 from api.services import services
-from tasks.errors import InvalidRequest
-from tasks.prepare import check_key
 from tasks.request import JobRequest
 
 router = APIRouter(route_class=PlainRoute, tags=["jobs"])
@@ -99,7 +96,7 @@ async def submit(request: Request) -> Response:
     headers = request.headers
     asked = headers.getlist("prefer")
     wait = prefer.wait_of(asked, it.settings.max_wait_s)
-    key = check_key(_one(headers.getlist("idempotency-key")))
+    key = key_of(headers)
     form = Form(
         wait, media_of(headers.get("accept")), encoding_of(request.query_params.get("encoding")), request.receive
     )
@@ -111,10 +108,3 @@ async def submit(request: Request) -> Response:
     if asked:
         response.headers["preference-applied"] = prefer.applied(wait)
     return response
-
-
-def _one(keys: Sequence[str]) -> str | None:
-    """The only Idempotency-Key. Which of two would count is nobody's guess. Raises InvalidRequest."""
-    if len(keys) > 1:
-        raise InvalidRequest("'Idempotency-Key' must be given once.", param="Idempotency-Key")
-    return keys[0] if keys else None

@@ -19,7 +19,7 @@ from api.compat.failures import renamed
 from api.compat.sie import chunks, errors
 from api.compat.sie.grammars import has_grammar
 from api.compat.sie.job_request import to_native
-from api.door import admit, off_loop
+from api.door import admit, key_of, off_loop
 from api.media import Media, dumps
 from api.moves import cancel_job, find_job, job_id
 from api.queries import NoQuery, read_query
@@ -30,7 +30,7 @@ from catalog.errors import RoostError
 from catalog.terms import Verb
 from tasks.errors import TaskError
 from tasks.jobs import Job, State
-from tasks.prepare import CALLER, check_key
+from tasks.prepare import CALLER
 from tasks.store import read
 from tasks.store.pages import Filters
 
@@ -113,7 +113,7 @@ async def take(request: Request, body: Body) -> Response:
     """Take a job in: 201, or 200 with the job as it stands that an Idempotency-Key led to before."""
     it = services(request)
     large = body.size > OFF_LOOP_BYTES
-    key = check_key(request.headers.get("idempotency-key"))
+    key = key_of(request.headers)
     slow = large or has_grammar(body.value)
     asked = await off_loop(slow, to_native, body.value)
     try:

@@ -14,11 +14,28 @@ from sqlalchemy import text
 
 from api.compat import calls
 from api.media import Media, dumps_in_pieces
+from catalog.loader import Catalog
+from catalog.schema import GenerateFacts, Spec, Tasks
 from tasks import keys
 from tasks.db import Database
 from tests.integration.api.conftest import Api, Consumer, Start, Until
 
 BODY = {"model": "org/model", "input": "cat", "encoding_format": "float"}
+
+
+@pytest.fixture
+def catalog(catalog: Catalog) -> Catalog:
+    """One that generates beside the others."""
+    writes = Tasks(generate=GenerateFacts(max_new_tokens=4))
+    writer = Spec(
+        id="org/writer",
+        family="fake_generator",
+        tasks=writes,
+        inputs=("text", "messages"),
+        parameters=0,
+        max_length=64,
+    )
+    return Catalog([*catalog.specs, writer])
 
 
 async def embed(api: Api, headers: dict[str, str] | None = None, **changes: Any) -> httpx.Response:
@@ -192,3 +209,24 @@ async def test_a_process_that_ends_keeps_the_work_and_says_where(
     answer = await call
     assert answer.status_code == 504
     assert answer.json()["error"]["job_id"] == str(idle_consumer.taken[0].id)
+
+
+async def test_a_stream_that_ends_with_its_process_says_so(
+    start_api: Start, idle_consumer: Consumer, until: Until
+) -> None:
+    api = await start_api()
+    body = {"model": "org/writer", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+    call = asyncio.create_task(api.http.post("/v1/chat/completions", json=body))
+    await until(lambda: bool(idle_consumer.taken))
+    api.services.waiting.close()
+    answer = await call
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"]
+    assert "about to end" in answer.json()["error"]["message"]
+
+
+async def test_which_of_two_keys_counts_is_not_guessed(api: Api) -> None:
+    headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")]
+    answer = await api.http.post("/v1/embeddings", json=BODY, headers=headers)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "Idempotency-Key"

@@ -10,12 +10,12 @@ import numpy as np
 import orjson
 import pytest
 
-from api.body import unpack
 from api.compat.endpoints import Asked
 from api.compat.failures import renamed
 from api.compat.sie import encode, extract, generate, replies, score
 from api.compat.sie.arrays import array
 from api.media import Media
+from api.values import unpack
 from catalog.errors import InvalidOption
 from tasks.errors import InvalidRequest, LimitExceeded
 from tasks.request import parse_request
