@@ -12,10 +12,11 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-import orjson
 
 from catalog.errors import nearest
 from tasks.batches import Part
+from tasks.errors import LimitExceeded, TaskError
+from tasks.items import plain
 
 PART_LINES = 128
 PART_BYTES = 4 * 2**20
@@ -39,6 +40,11 @@ class RawLine:
     data: bytes | None
 
     @property
+    def size(self) -> int:
+        """Its bytes, with the line break."""
+        return self.end - self.start
+
+    @property
     def blank(self) -> bool:
         """Whether there is nothing in it."""
         return self.data is not None and not self.data.strip()
@@ -46,12 +52,11 @@ class RawLine:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A request of a batch, and how many bytes it came in."""
+    """A request of a batch."""
 
     number: int
     custom_id: str
     body: Mapping[str, Any]
-    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +83,12 @@ class BadLine(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What an input file must be."""
+    """What an input file must be. `loads` decodes a line, or raises a TaskError that goes on after its number."""
 
     endpoint: str
     most_lines: int
     longest_line: int
+    loads: Callable[[bytes], Any]
 
 
 @dataclass(slots=True)
@@ -127,9 +133,11 @@ def read_line(raw: RawLine, rules: Rules) -> Line:
         raise bad("line_too_long", f"it is longer than {rules.longest_line} bytes, the limit ROOST_MAX_BODY_BYTES.")
     data = raw.data.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw.data
     try:
-        found = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise bad("invalid_json_line", f"it is not valid JSON: {error.msg} at byte {error.pos}.") from None
+        found = rules.loads(data)
+    except LimitExceeded as error:
+        raise bad(error.code, error.message, error.param) from None
+    except TaskError as error:
+        raise bad("invalid_json_line", error.message, error.param) from None
     if not isinstance(found, dict):
         raise bad("invalid_json_line", "it must be a JSON object.")
     for name in found:
@@ -143,13 +151,17 @@ def read_line(raw: RawLine, rules: Rules) -> Line:
     custom_id = found["custom_id"]
     if not isinstance(custom_id, str) or not 0 < len(custom_id) <= LONGEST_ID:
         raise bad("invalid_custom_id", f"'custom_id' must be a text of 1 to {LONGEST_ID} characters.", "custom_id")
+    try:
+        plain(custom_id)
+    except ValueError as error:
+        raise bad("invalid_custom_id", f"'custom_id' {error}.", "custom_id") from None
     if found["method"] != "POST":
         raise bad("invalid_method", "'method' must be 'POST'.", "method")
     if found["url"] != rules.endpoint:
         raise bad("mismatched_url", f"'url' must be {rules.endpoint!r}, the endpoint of the batch.", "url")
     if not isinstance(found["body"], dict):
         raise bad("invalid_body", "'body' must be an object.", "body")
-    return Line(number, custom_id, found["body"], len(data))
+    return Line(number, custom_id, found["body"])
 
 
 def check(read: Callable[[], Iterable[bytes]], rules: Rules) -> Checked:

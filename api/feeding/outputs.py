@@ -6,12 +6,13 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 from api.feeding import shaping
+from api.feeding.reading import rules_of
 from api.feeding.services import Feeding
 from api.feeding.shaping import Stop
 from api.sinks import Sink, sinks
 from tasks.batches import PREFIX, Batch, Part
 from tasks.files import FOLDER, OUTPUT, StoredFile, shown_id
-from tasks.lines import Rules, read_line, split
+from tasks.lines import read_line, split
 from tasks.prepare import job_id
 from tasks.store import batch_parts as parts
 
@@ -36,9 +37,9 @@ async def rest_of(it: Feeding, batch: Batch, first: Part, blob: str, stop: Stop)
 
 
 def _write_rest(it: Feeding, batch: Batch, first: Part, blob: str, stop: Stop, errors: Sink) -> None:
-    longest = it.settings.max_body_bytes
-    rules = Rules(batch.endpoint, batch.total, longest)
-    for raw in split(it.blobs.chunks(blob, first.start), longest, number=first.first_line, start=first.start):
+    rules = rules_of(batch, it.settings)
+    chunks = it.blobs.chunks(blob, first.start)
+    for raw in split(chunks, rules.longest_line, number=first.first_line, start=first.start):
         if not raw.blank:
             errors.write(shaping.stopped(batch, read_line(raw, rules), stop).data)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from api.answers import End
@@ -21,6 +22,7 @@ from api.compat.failures import renamed
 from api.door import admit, off_loop
 from api.feeding import shaping
 from api.feeding.halt import Halt
+from api.feeding.reading import rules_of
 from api.feeding.services import Feeding
 from api.feeding.shaping import Shaped, Stop
 from api.sinks import Sink, sinks
@@ -28,7 +30,7 @@ from catalog.errors import RoostError
 from tasks.batches import Batch, Part, Tally, line_job
 from tasks.errors import BrokerUnavailable, Overloaded, StoreUnavailable
 from tasks.jobs import Job, State
-from tasks.lines import Line, Rules, read_line, split
+from tasks.lines import Line, RawLine, read_line, split
 from tasks.messages import Submission
 from tasks.store import batch_parts as parts
 
@@ -73,7 +75,7 @@ class PartRun:
 
     async def run(self) -> None:
         """Do it. Raises LeaseLost, StoreUnavailable, or OSError when a blob cannot be had."""
-        lines = await asyncio.to_thread(self._read)
+        lines = await asyncio.to_thread(lambda: list(self._lines()))
         if self.halt.stop is None:
             await self._feed(lines)
         sizes = await self._wait([self._id(line) for line in lines if line.number not in self.faults])
@@ -81,17 +83,27 @@ class PartRun:
         ids = [self._id(line) for line in lines]
         await self.it.database.run(parts.finish_part, self.batch.id, self.feeder, done, ids)
 
-    def _id(self, line: Line) -> UUID:
+    def _id(self, line: RawLine) -> UUID:
         return line_job(self.batch.id, line.number)
 
-    def _read(self) -> list[Line]:
-        part, longest = self.part, self.it.settings.max_body_bytes
-        rules = Rules(self.batch.endpoint, self.part.lines, longest)
-        chunks = self.it.blobs.chunks(self.input, part.start, part.size)
-        raws = split(chunks, longest, number=part.first_line, start=part.start)
-        return [read_line(raw, rules) for raw in raws if not raw.blank]
+    def _lines(self) -> Iterator[RawLine]:
+        """The lines as they are in the file; of a large one its place alone, for it is read when its turn comes."""
+        for raw in self._split(self.part.first_line, self.part.start, self.part.size):
+            if not raw.blank:
+                yield replace(raw, data=None) if _large(raw) else raw
 
-    async def _feed(self, lines: Sequence[Line]) -> None:
+    def _split(self, number: int, start: int, size: int) -> Iterator[RawLine]:
+        chunks = self.it.blobs.chunks(self.input, start, size)
+        return split(chunks, self.it.settings.max_body_bytes, number=number, start=start)
+
+    def _decoded(self, raw: RawLine) -> Line:
+        whole = next(self._split(raw.number, raw.start, raw.size)) if _large(raw) else raw
+        return read_line(whole, rules_of(self.batch, self.it.settings))
+
+    def _turn(self, *, large: bool) -> AbstractAsyncContextManager[None]:
+        return self.it.large if large else nullcontext()
+
+    async def _feed(self, lines: Sequence[RawLine]) -> None:
         """Give each line its job; what is wrong with one is its fault."""
         async with asyncio.TaskGroup() as puts:
             for line in lines:
@@ -101,25 +113,33 @@ class PartRun:
                 if self.halt.stop is not None:
                     return
 
-    async def _admitted(self, line: Line) -> Submission | None:
-        names: Mapping[str, str] = {}
-        large = line.size > OFF_LOOP_BYTES
+    async def _admitted(self, line: RawLine) -> Submission | None:
         while self.halt.stop is None:
             try:
-                asked = await off_loop(large, shaping.asked_for, self.batch, self.endpoint, line)
-                names = asked.names
-                job = await admit(self.it, asked.raw, large=large)
-                return shaping.as_line(job, self.batch, line.number)
-            except BUSY:
+                async with self._turn(large=_large(line)):
+                    return await self._admit(line, large=_large(line))
+            except FileNotFoundError:
+                # The lines are read once more when they have ended, and the batch fails there.
+                return None
+            except (*BUSY, OSError):
                 await self.halt.sleep(RETRY_S)
             except RoostError as error:
-                self.faults[line.number] = Failure.of(renamed(error, names))
+                self.faults[line.number] = Failure.of(error)
                 return None
             except Exception:
                 log.exception("line %d of batch %s could not be read", line.number, self.batch.id)
                 self.faults[line.number] = UNEXPECTED
                 return None
         return None
+
+    async def _admit(self, raw: RawLine, *, large: bool) -> Submission:
+        line = await off_loop(large, self._decoded, raw)
+        asked = await off_loop(large, shaping.asked_for, self.batch, self.endpoint, line)
+        try:
+            job = await admit(self.it, asked.raw, large=large)
+        except RoostError as error:
+            raise renamed(error, asked.names) from None
+        return shaping.as_line(job, self.batch, line.number)
 
     async def _put(self, job: Submission) -> None:
         again = self.again
@@ -147,16 +167,17 @@ class PartRun:
             else:
                 await self.halt.sleep(POLL_S)
 
-    async def _collect(self, lines: Sequence[Line], sizes: Mapping[UUID, int]) -> parts.DonePart:
+    async def _collect(self, lines: Sequence[RawLine], sizes: Mapping[UUID, int]) -> parts.DonePart:
         total = Tally()
         async with sinks(self.it.blobs, self.batch.folder, self.batch.folder) as (output, errors):
             for group in self._groups(lines, sizes):
-                found = await self.it.database.run(parts.ended_jobs, [self._id(line) for line in group])
-                total += await asyncio.to_thread(self._write, group, found, output, errors)
+                async with self._turn(large=any(map(_large, group))):
+                    found = await self.it.database.run(parts.ended_jobs, [self._id(line) for line in group])
+                    total += await asyncio.to_thread(self._write, group, found, output, errors)
         return parts.DonePart(self.part.part, total, output.key, errors.key)
 
-    def _groups(self, lines: Sequence[Line], sizes: Mapping[UUID, int]) -> Iterator[list[Line]]:
-        group: list[Line] = []
+    def _groups(self, lines: Sequence[RawLine], sizes: Mapping[UUID, int]) -> Iterator[list[RawLine]]:
+        group: list[RawLine] = []
         held = 0
         for line in lines:
             size = sizes.get(self._id(line), 0)
@@ -168,11 +189,11 @@ class PartRun:
         if group:
             yield group
 
-    def _write(self, lines: Sequence[Line], found: Found, output: Sink, errors: Sink) -> Tally:
+    def _write(self, lines: Sequence[RawLine], found: Found, output: Sink, errors: Sink) -> Tally:
         total = Tally()
-        for line in lines:
-            job, result = found.get(self._id(line), (None, None))
-            shaped = self._shaped(line, job, result)
+        for raw in lines:
+            job, result = found.get(self._id(raw), (None, None))
+            shaped = self._shaped(self._decoded(raw), job, result)
             (output if shaped.ok else errors).write(shaped.data)
             total += Tally.of(succeeded=shaped.ok, usage=None if job is None else job.usage)
         return total
@@ -195,3 +216,7 @@ class PartRun:
         except Exception:
             log.exception("the reply of line %d of batch %s could not be made", line.number, self.batch.id)
             return shaping.unexpected(self.batch, line)
+
+
+def _large(line: RawLine) -> bool:
+    return line.size > OFF_LOOP_BYTES

@@ -14,6 +14,7 @@ from api.compat.batchable import ENDPOINTS
 from api.feeding.halt import Halt
 from api.feeding.outputs import joined, rest_of
 from api.feeding.part import PartRun, Progress
+from api.feeding.reading import rules_of
 from api.feeding.services import Feeding
 from api.feeding.shaping import Stop
 from api.feeding.window import Window
@@ -79,11 +80,9 @@ class BatchRun:
     async def _tend(self) -> None:
         """Keep the lease until it is lost, and see whether the work must end."""
         while not self.over:
-            completed = self.done.completed + sum(part.completed for part in self.live.values())
-            failed = self.done.failed + sum(part.failed for part in self.live.values())
             try:
                 status = await self.it.database.run(
-                    leases.tend, self.batch.id, self.feeder, self.it.settings.job_lease_s, completed, failed
+                    leases.tend, self.batch.id, self.feeder, self.it.settings.job_lease_s, *self._counts()
                 )
             except TaskError as error:
                 log.warning("batch %s: %s", self.batch.id, error.message)
@@ -96,6 +95,12 @@ class BatchRun:
             if self._now() >= self.batch.expires_at:
                 self.halt.set(Stop.EXPIRED)
             await asyncio.sleep(TEND_S)
+
+    def _counts(self) -> tuple[int, int]:
+        """How many lines have completed and failed: what was told before, until as many have been found again."""
+        completed = self.done.completed + sum(part.completed for part in self.live.values())
+        failed = self.done.failed + sum(part.failed for part in self.live.values())
+        return max((completed, failed), (self.batch.completed, self.batch.failed), key=sum)
 
     async def _work(self) -> None:
         try:
@@ -117,9 +122,7 @@ class BatchRun:
             await self._end(Status.CANCELLED)
             return False
         blob = await self._input()
-        settings = self.it.settings
-        rules = Rules(self.batch.endpoint, settings.max_batch_lines, settings.max_body_bytes)
-        found = await asyncio.to_thread(self._check, blob, rules)
+        found = await asyncio.to_thread(self._check, blob, rules_of(self.batch, self.it.settings))
         if self.halt.stop is not None:
             await self._end(Status.CANCELLED if self.halt.stop is Stop.CANCELLED else Status.EXPIRED)
             return False

@@ -26,6 +26,9 @@ from tasks.submit import Submitter
 
 log = logging.getLogger(__name__)
 
+LARGE_AT_ONCE = 2
+"""So many large lines are decoded at once, whatever parts and batches they are of."""
+
 
 @dataclass(frozen=True, slots=True)
 class Feeding:
@@ -43,6 +46,8 @@ class Feeding:
     presence: Presence
     prices: Prices
     blobs: Blobs
+    large: asyncio.Semaphore
+    """Held while a large line is decoded, so that few are at once: they take many times their bytes."""
 
 
 @asynccontextmanager
@@ -64,4 +69,5 @@ async def feeding(settings: Settings, catalog: Catalog | None = None) -> AsyncIt
             presence=presence,
             prices=prices,
             blobs=await asyncio.to_thread(Blobs, settings.blobs_url),
+            large=asyncio.Semaphore(LARGE_AT_ONCE),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -90,4 +91,11 @@ def unexpected(batch: Batch, line: Line) -> Shaped:
 def _written(batch: Batch, line: Line, response: Mapping[str, Any] | None, error: Mapping[str, Any] | None) -> bytes:
     job: UUID = line_job(batch.id, line.number)
     told = None if response is None else {"request_id": str(job), **response}
-    return dumps({"id": f"batch_req_{job.hex}", "custom_id": line.custom_id, "response": told, "error": error}) + b"\n"
+    data = dumps({"id": f"batch_req_{job.hex}", "custom_id": line.custom_id, "response": told, "error": error})
+    return _BREAKS.sub(lambda found: _ESCAPED[found[0]], data) + b"\n"
+
+
+_ESCAPED = {mark.encode(): b"\\u%04x" % ord(mark) for mark in "\x85\u2028\u2029"}
+"""Some readers take these for the end of a line. JSON has them in texts alone, where they can be escaped."""
+
+_BREAKS = re.compile(b"|".join(_ESCAPED))

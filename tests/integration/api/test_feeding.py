@@ -17,14 +17,18 @@ import pytest
 from api.body import OFF_LOOP_BYTES
 from api.compat.batchable import ENDPOINTS
 from api.compat.endpoints import Asked
-from api.feeding import run
+from api.door import admit
+from api.feeding import part, run
 from api.feeding.feeder import Feeder
-from api.feeding.services import Feeding, feeding
+from api.feeding.services import LARGE_AT_ONCE, Feeding, feeding
 from catalog.loader import Catalog
+from tasks import lines
 from tasks.batches import OPEN, Batch, Status
 from tasks.files import StoredFile
+from tasks.lines import Line, RawLine, Rules, read_line
 from tasks.prepare import CALLER, job_id
 from tasks.settings import Settings
+from tasks.store import batch_leases as leases
 from tasks.store import batches as store
 from tasks.store import files
 
@@ -239,3 +243,66 @@ async def test_a_large_line_is_read_beside_the_loop_and_its_small_neighbours_on_
 
     assert (await ended(it, batch)).total == 3
     assert on_loop == {"text 1": True, "text 2": True, "text 3": False}
+
+
+async def test_of_large_lines_few_are_decoded_at_once_however_many_parts_they_are_in(
+    it: Feeding, start: Start, idle_consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: set[str] = set()
+    most = admitted = 0
+
+    def decode(raw: RawLine, rules: Rules) -> Line:
+        line = read_line(raw, rules)
+        held.add(line.body["input"])
+        return line
+
+    async def admit_one(feeding: Any, raw: Any, **how: Any) -> Any:
+        nonlocal most, admitted
+        most, admitted = max(most, len(held)), admitted + 1
+        job = await admit(feeding, raw, **how)
+        held.remove(raw["items"][0])
+        return job
+
+    monkeypatch.setattr(part, "read_line", decode)
+    monkeypatch.setattr(part, "admit", admit_one)
+    monkeypatch.setattr(lines, "PART_BYTES", 3 * OFF_LOOP_BYTES)
+    requests = [embed(n) for n in range(12)]
+    for one in requests:
+        one["body"]["user"] = "." * OFF_LOOP_BYTES
+    batch = await new_batch(it, requests)
+    await start("one")
+    batch = await reached(it, batch, lambda _: admitted == 12)
+    idle_consumer.release()
+
+    assert batch.fed == 6
+    assert 0 < most <= LARGE_AT_ONCE
+    batch = await ended(it, batch)
+    assert (batch.status, batch.completed) == (Status.COMPLETED, 12)
+    assert [int(line["custom_id"]) for line in await lines_of(it, batch.output_file)] == list(range(12))
+
+
+async def test_counts_do_not_fall_when_another_feeder_goes_on(
+    it: Feeding, start: Start, idle_consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = await new_batch(it, [embed(1, "org/none"), *(embed(n) for n in range(2, 200))])
+    first = await start("one")
+    await reached(it, batch, lambda found: found.failed == 1)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    told: list[tuple[int, int]] = []
+    tend = leases.tend
+
+    def tended(conn: Any, id_: Any, feeder: str, lease_s: float, completed: int, failed: int) -> Status:
+        told.append((completed, failed))
+        return tend(conn, id_, feeder, lease_s, completed, failed)
+
+    monkeypatch.setattr(leases, "tend", tended)
+    await start("two")
+    await reached(it, batch, lambda _: bool(told))
+    idle_consumer.release()
+
+    batch = await ended(it, batch)
+
+    assert (batch.completed, batch.failed) == (198, 1)
+    assert told[0] == (0, 1)
+    assert [sum(counts) for counts in told] == sorted(sum(counts) for counts in told)

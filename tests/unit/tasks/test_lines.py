@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api.feeding.reading import loads
 from tasks import lines
 from tasks.lines import BadLine, Fault, RawLine, Rules, check, read_line, split
 
-RULES = Rules("/v1/embeddings", 1000, 500)
+RULES = Rules("/v1/embeddings", 1000, 500, loads)
 GOOD: dict[str, Any] = {"custom_id": "a", "method": "POST", "url": "/v1/embeddings", "body": {"model": "m"}}
 
 
@@ -56,7 +58,8 @@ def test_a_line_that_is_too_long_is_not_kept_and_its_neighbours_are(size: int) -
     ("row", "code", "param"),
     [
         (b"{", "invalid_json_line", None),
-        (b'{"a": NaN}', "invalid_json_line", None),
+        (b'{"a": NaN}', "invalid_json_line", "a"),
+        (b'{"body": {"input": ["a", "\\ud83d"]}}', "invalid_json_line", "body.input[1]"),
         (b"\xff", "invalid_json_line", None),
         (b"[]", "invalid_json_line", None),
         (b'{"custom_id": "a"}', "missing_required_parameter", "method"),
@@ -64,6 +67,9 @@ def test_a_line_that_is_too_long_is_not_kept_and_its_neighbours_are(size: int) -
         (json.dumps(GOOD | {"custom_id": 1}).encode(), "invalid_custom_id", "custom_id"),
         (json.dumps(GOOD | {"custom_id": ""}).encode(), "invalid_custom_id", "custom_id"),
         (json.dumps(GOOD | {"custom_id": "x" * 513}).encode(), "invalid_custom_id", "custom_id"),
+        (json.dumps(GOOD | {"custom_id": "a\0b"}).encode(), "invalid_custom_id", "custom_id"),
+        (json.dumps(GOOD | {"custom_id": "a\x1b[2J"}).encode(), "invalid_custom_id", "custom_id"),
+        (json.dumps(GOOD | {"custom_id": "a\x85b"}).encode(), "invalid_custom_id", "custom_id"),
         (json.dumps(GOOD | {"method": "GET"}).encode(), "invalid_method", "method"),
         (json.dumps(GOOD | {"url": "/v1/rerank"}).encode(), "mismatched_url", "url"),
         (json.dumps(GOOD | {"body": []}).encode(), "invalid_body", "body"),
@@ -120,7 +126,7 @@ def test_a_file_without_lines_is_refused(data: bytes) -> None:
 
 
 def test_a_file_with_too_many_lines_is_refused_by_the_name_of_the_limit() -> None:
-    found = check(lambda: [b"\n".join(request(str(n)) for n in range(3))], Rules(RULES.endpoint, 2, 500))
+    found = check(lambda: [b"\n".join(request(str(n)) for n in range(3))], replace(RULES, most_lines=2))
 
     assert found.faults[0].code == "too_many_lines"
     assert "ROOST_MAX_BATCH_LINES" in found.faults[0].message

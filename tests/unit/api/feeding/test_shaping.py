@@ -37,7 +37,7 @@ def batch() -> Batch:
 
 
 def line(**body: Any) -> Line:
-    return Line(3, "mine", {"model": "roost/fake", "items": ["a"], **body}, 10)
+    return Line(3, "mine", {"model": "roost/fake", "items": ["a"], **body})
 
 
 def read(shaped: shaping.Shaped) -> dict[str, Any]:
@@ -94,6 +94,15 @@ def test_a_job_that_succeeded_is_a_line_of_the_output(batch: Batch) -> None:
     assert (found["custom_id"], found["error"], found["response"]["status_code"]) == ("mine", None, 200)
     assert found["response"]["request_id"] == str(line_job(batch.id, 3))
     assert found["response"]["body"]["items"][0]["dense"]["values"] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("mark", ["\x85", "\u2028", "\u2029", "\n", "\x0b", "\x0c", "\x1e", "\r"])
+def test_no_reader_takes_a_text_in_a_line_for_two_lines(batch: Batch, mark: str) -> None:
+    endpoint = replace(ENCODE, to_reply=lambda *_: {"text": f"one{mark}two\u00e9\u2027"})
+    shaped = shaping.succeeded(batch, line(), endpoint, ended("encode", [{}]))
+
+    assert len(shaped.data.decode().splitlines()) == 1
+    assert read(shaped)["response"]["body"] == {"text": f"one{mark}two\u00e9\u2027"}
 
 
 def test_a_reply_that_cannot_be_made_is_an_error_line(batch: Batch) -> None:
