@@ -13,7 +13,7 @@ import httpx
 
 from roost.errors import RoostError
 from roost.steps import Command, Give, Left, Pause, Read, Steps
-from roost.transport import Address, broken, built, options_of, reply_of
+from roost.transport import Address, Line, built, options_of
 from roost.wire import Broken, Reply, Request
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ class AsyncDriver:
     """May be used by any number of tasks of one event loop."""
 
     def __init__(self, where: Address, connections: int) -> None:
-        self._where = where
+        self._line = Line(where)
         self._http = httpx.AsyncClient(**options_of(where, connections))
 
     async def close(self) -> None:
@@ -43,7 +43,7 @@ class AsyncDriver:
 
     async def give(self, steps: Steps[T], ends: list[T] | None = None) -> AsyncGenerator[Any]:
         """Carry out a call and pass on each value that it gives; what it returns goes to `ends`."""
-        open_ = _Open(self._http, self._where)
+        open_ = _Open(self._http, self._line)
         try:
             command = next(steps)
             while True:
@@ -74,9 +74,9 @@ class AsyncDriver:
 class _Open:
     """One call's stream, if it has one."""
 
-    def __init__(self, http: httpx.AsyncClient, where: Address) -> None:
+    def __init__(self, http: httpx.AsyncClient, line: Line) -> None:
         self._http = http
-        self._where = where
+        self._line = line
         self._stack = AsyncExitStack()
         self._pieces: AsyncIterator[bytes] | None = None
 
@@ -98,18 +98,18 @@ class _Open:
             raise RoostError("The client is closed.", code="client_closed")
         await self._stack.aclose()
         try:
-            response = await self._http.send(built(self._http, request, self._where), stream=True)
+            response = await self._http.send(built(self._http, request, self._line.where), stream=True)
             self._stack.push_async_callback(response.aclose)
             if request.streamed and response.status_code == httpx.codes.OK:
                 self._pieces = response.aiter_bytes()
-                return reply_of(response, b"")
-            return reply_of(response, await response.aread())
+                return self._line.reply(response, b"")
+            return self._line.reply(response, await response.aread())
         except httpx.TransportError as error:
-            return broken(error)
+            return self._line.broken(error)
 
     async def _read(self) -> bytes | Broken:
         try:
             piece = b"" if self._pieces is None else await anext(self._pieces, b"")
         except httpx.TransportError as error:
-            return broken(error)
+            return self._line.broken(error)
         return piece or Broken("the stream ended", time.monotonic())

@@ -15,7 +15,7 @@ from typing import Any
 
 from roost import asking, inputs
 from roost.asking import POLL_S, Asked
-from roost.errors import JobFailed, RequestRefused, RoostError, TooLarge
+from roost.errors import Conflict, JobFailed, RequestRefused, RoostError, TooLarge
 from roost.flows import begin, change, finish
 from roost.results import Item
 from roost.steps import Patience, Steps
@@ -81,8 +81,15 @@ class Backfill:
         Raises RoostError for what would meet every part alike: a wrong option, another run of this name, no server.
         """
         numbered = list(enumerate(part.items, part.first))
-        items = yield from self._work(numbered, f"{self.run}/{part.number}", now)
+        try:
+            items = yield from self._work(numbered, f"{self.run}/{part.number}", now)
+        except Conflict as error:
+            raise error if error.code != "idempotency_conflict" else self._another(error) from None
         return [item for item in items if item.index >= self.start]
+
+    def _another(self, error: Conflict) -> Conflict:
+        said = f"Run {self.run!r} was begun with other inputs, batch or options; choose another run name."
+        return Conflict(said, code=error.code, param="run", status=error.status, job_id=error.job_id)
 
     def _work(self, numbered: list[tuple[int, Any]], key: str, now: float) -> Steps[list[Item]]:
         """Halves what is too large; an input that the server does not take fails alone."""

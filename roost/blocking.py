@@ -12,7 +12,7 @@ import httpx
 
 from roost.errors import RoostError
 from roost.steps import Command, Give, Left, Pause, Read, Steps
-from roost.transport import Address, broken, built, options_of, reply_of
+from roost.transport import Address, Line, built, options_of
 from roost.wire import Broken, Reply, Request
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ class Driver:
     """May be used by several threads at once, each with calls of its own."""
 
     def __init__(self, where: Address, connections: int) -> None:
-        self._where = where
+        self._line = Line(where)
         self._http = httpx.Client(**options_of(where, connections))
 
     def close(self) -> None:
@@ -44,7 +44,7 @@ class Driver:
 
     def give(self, steps: Steps[T]) -> Generator[Any, None, T]:
         """Carry out a call and pass on each value that it gives."""
-        open_ = _Open(self._http, self._where)
+        open_ = _Open(self._http, self._line)
         try:
             command = next(steps)
             while True:
@@ -74,9 +74,9 @@ class Driver:
 class _Open:
     """One call's stream, if it has one."""
 
-    def __init__(self, http: httpx.Client, where: Address) -> None:
+    def __init__(self, http: httpx.Client, line: Line) -> None:
         self._http = http
-        self._where = where
+        self._line = line
         self._stack = ExitStack()
         self._pieces: Iterator[bytes] = iter(())
 
@@ -98,18 +98,18 @@ class _Open:
             raise RoostError("The client is closed.", code="client_closed")
         self._stack.close()
         try:
-            response = self._http.send(built(self._http, request, self._where), stream=True)
+            response = self._http.send(built(self._http, request, self._line.where), stream=True)
             self._stack.callback(response.close)
             if request.streamed and response.status_code == httpx.codes.OK:
                 self._pieces = response.iter_bytes()
-                return reply_of(response, b"")
-            return reply_of(response, response.read())
+                return self._line.reply(response, b"")
+            return self._line.reply(response, response.read())
         except httpx.TransportError as error:
-            return broken(error)
+            return self._line.broken(error)
 
     def _read(self) -> bytes | Broken:
         try:
             piece = next(self._pieces, b"")
         except httpx.TransportError as error:
-            return broken(error)
+            return self._line.broken(error)
         return piece or Broken("the stream ended", time.monotonic())

@@ -28,8 +28,9 @@ class Calls(ABC, Generic[ResultT, JobT, ObjectT, ListT, TextT]):
 
     `url` is ROOST_URL if left out, or else http://127.0.0.1:8080; `api_key` is ROOST_API_KEY. `timeout_s` is for how
     long a server that should answer at once may be silent, `patience_s` for how long a call goes on when the server is
-    away or busy. With `keyed=False` calls that wait go without an idempotency key: the server need not store them
-    before it runs them, drops them when the caller leaves, and they are not sent again when a connection breaks.
+    away or busy: if left out a minute, and 5 s where no server has answered this client yet. With `keyed=False` calls
+    that wait go without an idempotency key: the server need not store them before it runs them, drops them when the
+    caller leaves, and they are not sent again when a connection breaks.
     """
 
     def __init__(
@@ -38,11 +39,11 @@ class Calls(ABC, Generic[ResultT, JobT, ObjectT, ListT, TextT]):
         api_key: str | None = None,
         *,
         timeout_s: float = 30.0,
-        patience_s: float = 60.0,
+        patience_s: float | None = None,
         keyed: bool = True,
         connections: int = 100,
     ) -> None:
-        self._patience = Patience(patience_s)
+        self._patience = Patience.of(patience_s)
         self._keyed = keyed
         self._connect(address(url, api_key, timeout_s), connections)
 

@@ -17,6 +17,10 @@ from roost.wire import Broken, Reply, Request, told_error
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 
+PATIENCE_S = 60.0
+UNMET_PATIENCE_S = 5.0
+"""For a server that a client has never heard of, unless its caller says how patient it is: a wrong address, mostly."""
+
 T = TypeVar("T")
 
 
@@ -49,9 +53,22 @@ Steps = Generator[Command, Any, T]
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a call goes on without a useful answer: seconds from the first failure in a row."""
+    """How long a call goes on without a useful answer: seconds from the first failure in a row.
 
-    seconds: float = 60.0
+    `unmet` is for a server to which no connection was ever made.
+    """
+
+    seconds: float
+    unmet: float
+
+    @classmethod
+    def of(cls, asked: float | None) -> Patience:
+        """What a caller asked for, in either case; None is a minute, and seconds for a server that never answered."""
+        return cls(PATIENCE_S, UNMET_PATIENCE_S) if asked is None else cls(asked, asked)
+
+    def after(self, outcome: Reply | Broken) -> float:
+        """The seconds that hold after this outcome."""
+        return self.unmet if isinstance(outcome, Broken) and outcome.unmet and outcome.unsent else self.seconds
 
 
 def ask(request: Request, patience: Patience) -> Steps[Reply]:
@@ -65,7 +82,7 @@ def ask(request: Request, patience: Patience) -> Steps[Reply]:
         outcome: Reply | Broken = yield request
         since = outcome.at if since is None else since
         pause = pause_after(outcome, request, failures)
-        if pause is None or outcome.at + pause - since > patience.seconds:
+        if pause is None or outcome.at + pause - since > patience.after(outcome):
             if isinstance(outcome, Broken):
                 raise ConnectionFailed(_unreached(request, outcome, outcome.at - since))
             return outcome
@@ -93,4 +110,4 @@ def backoff_s(failures: int) -> float:
 def _unreached(request: Request, outcome: Broken, seconds: float) -> str:
     long = f" for {seconds:.0f} s" if seconds >= 1 else ""
     again = "" if request.again or outcome.unsent else " It may have been taken in; it was not sent again."
-    return f"No answer from the server{long}: {outcome.reason}.{again}"
+    return f"No answer from {outcome.server}{long}: {outcome.reason}.{again}"

@@ -64,12 +64,20 @@ def built(client: httpx.Client | httpx.AsyncClient, request: Request, where: Add
     )
 
 
-def reply_of(response: httpx.Response, body: bytes) -> Reply:
-    """A reply as plain data."""
-    return Reply(response.status_code, response.headers, body, time.monotonic())
+@dataclass(slots=True)
+class Line:
+    """The way to a server, and whether anybody has ever answered at its end."""
 
+    where: Address
+    met: bool = False
 
-def broken(error: Exception) -> Broken:
-    """Why there is no reply."""
-    unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
-    return Broken(str(error) or type(error).__name__, time.monotonic(), unsent)
+    def reply(self, response: httpx.Response, body: bytes) -> Reply:
+        """A reply as plain data."""
+        self.met = True
+        return Reply(response.status_code, response.headers, body, time.monotonic())
+
+    def broken(self, error: Exception) -> Broken:
+        """Why there is no reply."""
+        unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+        server = str(httpx.URL(self.where.url).copy_with(userinfo=b""))
+        return Broken(str(error) or type(error).__name__, time.monotonic(), unsent, server, unmet=not self.met)

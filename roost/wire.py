@@ -50,11 +50,16 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """No reply: the connection was lost, or never made. `unsent` says that the server has not seen the request."""
+    """No reply: the connection was lost, or never made. `unsent` says that the server has not seen the request.
+
+    `server` is its address; `unmet` says that nobody there has ever answered this client.
+    """
 
     reason: str
     at: float
     unsent: bool = False
+    server: str = "the server"
+    unmet: bool = False
 
 
 def packed(value: object) -> bytes:

@@ -65,6 +65,10 @@ def submit(
     **fields: Any,
 ) -> None:
     """Run VERB on MODEL over TEXTS (`-` reads a text from each line of standard input) and over files."""
+    if not texts and not files:
+        raise click.UsageError("There are no items: give texts, `-` for the lines of standard input, or --file.")
+    if verb == Verb.SCORE and query is None:
+        raise click.UsageError("score needs --query, what the items are scored against.")
     asked = {
         **{name: list(value) if isinstance(value, tuple) else value for name, value in fields.items() if value},
         "query": query,

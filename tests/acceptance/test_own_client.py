@@ -192,7 +192,10 @@ def test_a_text_goes_on_when_the_server_is_killed_and_comes_back(running: Runnin
 
 
 def test_a_server_that_stays_away_is_an_error_in_time(running: Running) -> None:
-    with Client("http://127.0.0.1:9", patience_s=0.5) as nobody, pytest.raises(ConnectionFailed, match="refused"):
+    with (
+        Client("http://127.0.0.1:9", patience_s=0.5) as nobody,
+        pytest.raises(ConnectionFailed, match=r"http://127\.0\.0\.1:9.*refused"),
+    ):
         nobody.encode("acme/quick", ["a"])
 
 

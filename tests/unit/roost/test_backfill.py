@@ -15,7 +15,7 @@ from tests.unit.roost.scripted import Server, error, job, packed, reply
 
 
 def plan(batch: int = 2, in_flight: int = 2, start: int = 0, *, ordered: bool = True, **fields: Any) -> Backfill:
-    return plan_of("encode", "acme/owl", fields, "night", batch, in_flight, ordered, start, Patience(60.0))
+    return plan_of("encode", "acme/owl", fields, "night", batch, in_flight, ordered, start, Patience.of(60.0))
 
 
 def done(*texts: str) -> Any:
@@ -123,8 +123,9 @@ def test_what_would_meet_every_part_is_raised(refusal: Any) -> None:
 
 
 def test_another_run_of_the_same_name_is_raised() -> None:
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match="Run 'night' was begun with other inputs, batch or options") as caught:
         work(Server(error(409, "idempotency_conflict", param="Idempotency-Key")), Part(0, 0, ["a"]))
+    assert (caught.value.code, caught.value.param) == ("idempotency_conflict", "run")
 
 
 LOST = {"code": "worker_lost", "message": "Lost.", "retryable": True}
@@ -216,4 +217,4 @@ def test_numbers_that_make_no_sense_are_refused(given: dict[str, Any], says: str
 @pytest.mark.parametrize("run", ["", "two words", "é", "x" * 101])
 def test_a_run_has_a_name_that_a_key_can_have(run: str) -> None:
     with pytest.raises(RequestRefused, match="name"):
-        plan_of("encode", "m", {}, run, 1, 1, True, 0, Patience())
+        plan_of("encode", "m", {}, run, 1, 1, True, 0, Patience.of(None))

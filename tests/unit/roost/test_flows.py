@@ -12,7 +12,7 @@ from roost.job_info import JobInfo
 from roost.steps import Patience
 from tests.unit.roost.scripted import Server, broken, error, job, packed, reply
 
-PATIENCE = Patience(60.0)
+PATIENCE = Patience.of(60.0)
 ASKED = Asked("encode", "acme/owl", ["a"], {"options": {}}, "k1")
 ROW = {"dense": {"dims": 2, "dtype": "float32", "values": np.array([1, 2], np.float32).tobytes()}}
 RESULT = {"id": "j1", "object": "result", "status": "succeeded", "model": "acme/owl", "items": [ROW], "usage": None}

@@ -11,9 +11,9 @@ SAFE = Request("GET", "/v1/models")
 UNSAFE = Request("POST", "/v1/jobs", again=False)
 
 
-def asked(request: Request, *answers: Reply | Broken, patience: float = 60.0) -> tuple[Reply | None, Server]:
+def asked(request: Request, *answers: Reply | Broken, patience: float | None = 60.0) -> tuple[Reply | None, Server]:
     server = Server(*answers)
-    return server.run(ask(request, Patience(patience))), server
+    return server.run(ask(request, Patience.of(patience))), server
 
 
 @pytest.mark.parametrize("first", [broken(), error(429), error(503), reply("busy", 502), reply("busy", 504)])
@@ -73,3 +73,15 @@ def test_patience_counts_from_the_first_failure_in_a_row() -> None:
     found, _ = asked(SAFE, error(503, at=100.0), error(503, at=110.0), patience=10.0)
     assert found is not None
     assert found.status == 503
+
+
+def test_a_server_that_was_never_there_is_told_soon_by_its_address_and_one_that_was_is_waited_for() -> None:
+    def refused(at: float, *, unmet: bool) -> Broken:
+        return Broken("refused", at, unsent=True, server="http://owl:81", unmet=unmet)
+
+    with pytest.raises(ConnectionFailed, match="No answer from http://owl:81 for 5 s: refused"):
+        asked(UNSAFE, refused(0.0, unmet=True), refused(5.0, unmet=True), patience=None)
+    for unmet, patience in ((False, None), (True, 60.0)):
+        found, _ = asked(UNSAFE, refused(0.0, unmet=unmet), refused(50.0, unmet=unmet), reply({}), patience=patience)
+        assert found is not None
+        assert found.status == 200

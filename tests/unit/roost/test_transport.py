@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from roost.errors import RequestRefused
-from roost.transport import address, broken, built, options_of
+from roost.transport import Line, address, built, options_of
 from roost.wire import Request
 
 
@@ -45,6 +45,15 @@ def test_a_long_poll_is_waited_for_and_a_silent_server_is_not() -> None:
     ],
 )
 def test_only_what_never_connected_is_known_to_be_unsent(error: Exception, unsent: bool) -> None:
-    found = broken(error)
+    found = Line(address("http://h", None, 5.0, {})).broken(error)
     assert found.unsent is unsent
     assert found.reason
+
+
+def test_what_broke_names_the_server_without_its_password_and_whether_it_was_ever_met() -> None:
+    line = Line(address("http://ada:secret@owl:81/roost/", None, 5.0, {}))
+    refused = httpx.ConnectError("refused")
+    assert line.broken(refused).server == "http://owl:81/roost"
+    assert line.broken(refused).unmet
+    line.reply(httpx.Response(503), b"")
+    assert not line.broken(refused).unmet
