@@ -11,6 +11,7 @@ from catalog.terms import Verb
 _UNREAD: dict[tuple[str, Verb], frozenset[str]] = {
     ("docling", Verb.EXTRACT): frozenset({"instruction", "language"}),
     ("donut", Verb.EXTRACT): frozenset({"threshold", "language", "output_schema", "classification_task"}),
+    ("fake_generator", Verb.GENERATE): frozenset({"grammar", "logprobs", "top_logprobs"}),
     ("florence2", Verb.EXTRACT): frozenset(
         {"threshold", "score_threshold", "box_threshold", "text_threshold", "top_k", "language"}
     ),

@@ -22,9 +22,11 @@ from api.compat.openai.wording import Calling
 from api.compat.shapes import shaped, untaken
 from catalog.options.words import Fraction, Tree
 from catalog.terms import Verb
+from tasks.errors import InvalidRequest
 from tasks.items import MAX_MESSAGES, Strict, fault
 
 _STATELESS = "nothing is remembered from one response to the next; send the whole conversation as 'input'"
+_LOGPROBS = "message.output_text.logprobs"
 _BACKGROUND = "send the work as a job by POST /v1/jobs, which is kept whether you wait or not"
 
 
@@ -127,7 +129,7 @@ class Responding:
     @property
     def logprobs(self) -> bool:
         """Whether log probabilities were asked for."""
-        return "message.output_text.logprobs" in (self.request.include or ())
+        return _LOGPROBS in (self.request.include or ())
 
 
 def responding(body: Mapping[str, Any]) -> Responding:
@@ -142,7 +144,9 @@ def responding(body: Mapping[str, Any]) -> Responding:
         inside="",
     )
     check_lock(form.options, tools.calling, "text.format")
-    logprobs = "message.output_text.logprobs" in (request.include or ())
+    logprobs = _LOGPROBS in (request.include or ())
+    if request.top_logprobs and not logprobs:
+        raise InvalidRequest(f"'top_logprobs' needs {_LOGPROBS!r} in 'include'.", param="top_logprobs")
     effort = None if request.reasoning is None else request.reasoning.effort
     given = {
         "max_tokens": request.max_output_tokens,
@@ -169,6 +173,7 @@ def responding(body: Mapping[str, Any]) -> Responding:
         **places,
         "options.max_tokens": "max_output_tokens",
         "options.thinking": "reasoning.effort",
+        "options.logprobs": "include",
         **form.names,
         **tools.names,
     }

@@ -92,12 +92,30 @@ def test_an_option_that_the_family_does_nothing_with_is_refused_by_name_and_not_
 )
 def test_what_llama_cpp_cannot_do_is_refused_by_name(options: dict[str, Any], param: str, said: str) -> None:
     model = SPEC.model_copy(update={"family": "llama_cpp"})
-    assert parse_options(SPEC, Verb.GENERATE, {}, options)
+    parse_options(SPEC, Verb.GENERATE, {}, options)
     assert "min_tokens" not in option_names(model, Verb.GENERATE)
     with pytest.raises(InvalidOption) as caught:
         parse_options(model, Verb.GENERATE, {}, options)
     assert caught.value.param == f"options.{param}"
     assert said in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("grammar", {"grammar": {"regex": "a+"}}),
+        ("logprobs", {"logprobs": True}),
+        ("top_logprobs", {"top_logprobs": 2}),
+    ],
+)
+def test_a_model_that_computes_nothing_has_no_probabilities_and_keeps_to_no_grammar(
+    name: str, options: dict[str, Any]
+) -> None:
+    model = SPEC.model_copy(update={"family": "fake_generator"})
+    assert name not in option_names(model, Verb.GENERATE)
+    with pytest.raises(InvalidOption, match=f"'m' does nothing with the option '{name}'") as caught:
+        parse_options(model, Verb.GENERATE, {}, options)
+    assert caught.value.param == f"options.{name}"
 
 
 def test_what_another_option_makes_idle_is_refused_only_where_a_caller_sent_it() -> None:

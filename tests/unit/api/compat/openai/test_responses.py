@@ -109,6 +109,7 @@ def test_what_means_nothing_here_is_taken_and_left_out() -> None:
         ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "input[0].content[0]", "'input_text'"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type", "'function'"),
         ({"truncation": "auto"}, "truncation", "'disabled'"),
+        ({"top_logprobs": 3}, "top_logprobs", "'message.output_text.logprobs' in 'include'"),
         ({"text": {"format": {"type": "json_schema", "name": "x"}}}, "text.format.schema", "JSON schema"),
         ({"tools": [LOOK], "text": {"format": {"type": "json_object"}}}, "text.format", "two turns"),
     ],
