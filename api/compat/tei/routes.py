@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
 from api.compat.dialect import route_class
 from api.compat.tei import embed, predict, rerank
@@ -23,6 +24,8 @@ from api.model_objects import find_model
 from api.readiness import NotReady, missing
 from api.route import Handler, documented
 from api.services import services
+from catalog.errors import CatalogError, UnknownModel
+from tasks.errors import TaskError
 
 router = APIRouter(route_class=route_class(render), tags=["tei"])
 
@@ -58,6 +61,25 @@ def _signed(handler: Handler, body: Any, *, in_path: bool) -> Handler:
     return documented(signature)(handler)
 
 
+class NoSuchRoute(TaskError):
+    """The path goes on after the model by what is no route."""
+
+    code = "route_not_found"
+
+
+async def _check_route(request: Request) -> None:
+    """Raise NoSuchRoute where the path, less its last part, does name a model."""
+    model, _, last = request.path_params.get("model", "").rpartition("/")
+    try:
+        await find_model(services(request), model)
+    except CatalogError:
+        return
+    start = "/tei/{model:path}/"
+    paths = [route.path for route in router.routes if isinstance(route, Route)]
+    below = ", ".join(path.removeprefix(start) for path in paths if path.startswith(start))
+    raise NoSuchRoute(f"There is no {last[:100]!r} below /tei/{model}; there are: {below}.")
+
+
 def _add(
     path: str, works_of: Callable[[Mapping[str, Any]], Sequence[Work]], body: Any, reply: Any, summary: str
 ) -> None:
@@ -65,7 +87,12 @@ def _add(
     for start in ("/tei/{model:path}", ""):
 
         async def handle(request: Request) -> Response:
-            return await answer(request, works_of)
+            try:
+                return await answer(request, works_of)
+            except UnknownModel:
+                if works_of is by_body:
+                    await _check_route(request)
+                raise
 
         handle.__name__ = f"tei{path.replace('/', '_')}"
         router.post(
