@@ -5,15 +5,41 @@ uvicorn's own command takes no protocol but its own, and those bound no head of 
 
 from __future__ import annotations
 
+import logging
 import sys
+from copy import deepcopy
 
 import uvicorn
+from uvicorn.config import LOGGING_CONFIG
 
 HTTP = "api.heads:BoundedHeads"
 WEBSOCKETS = "websockets-sansio"
 """Of uvicorn's protocols the one that keeps to its event loop; the older one over `websockets` is being given up."""
 MAX_MESSAGE_BYTES = 4096
 """Those who watch say nothing."""
+
+
+class SocketChatter(logging.Filter):
+    """Leaves out that a watcher came and went, and that its text was none: it is closed with 1007, which tells it."""
+
+    _LEFT_OUT = frozenset(
+        {
+            '%s - "WebSocket %s" [accepted]',
+            "connection open",
+            "connection closed",
+            "Invalid UTF-8 sequence received from client.",
+        }
+    )
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is kept."""
+        return record.msg not in self._LEFT_OUT
+
+
+LOGGING = deepcopy(LOGGING_CONFIG)
+"""uvicorn's own, in every process that it starts, without that chatter."""
+LOGGING["filters"] = {"socket_chatter": {"()": "deploy.serve.SocketChatter"}}
+LOGGING["loggers"]["uvicorn.error"]["filters"] = ["socket_chatter"]
 
 
 def main(arguments: list[str]) -> None:
@@ -30,6 +56,7 @@ def main(arguments: list[str]) -> None:
         ws=WEBSOCKETS,
         ws_max_size=MAX_MESSAGE_BYTES,
         access_log=False,
+        log_config=LOGGING,
         log_level=log_level,
         timeout_graceful_shutdown=5,
     )

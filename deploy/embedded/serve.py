@@ -11,7 +11,7 @@ import sys
 
 import uvicorn
 
-from deploy.serve import HTTP
+from deploy.serve import HTTP, LOGGING, MAX_MESSAGE_BYTES, WEBSOCKETS
 
 
 def main(arguments: list[str]) -> None:
@@ -22,7 +22,10 @@ def main(arguments: list[str]) -> None:
         factory=True,
         loop="uvloop",
         http=HTTP,
+        ws=WEBSOCKETS,
+        ws_max_size=MAX_MESSAGE_BYTES,
         access_log=False,
+        log_config=LOGGING,
         log_level=arguments[1],
         timeout_graceful_shutdown=5,
     )

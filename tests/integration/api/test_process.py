@@ -9,10 +9,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 import httpx
 import pytest
+import websockets
+from websockets.sync.client import connect
 
 from tasks.store import read
 from tasks.store.pages import Filters
@@ -37,12 +40,13 @@ def serve(settings: Settings) -> Iterator[Serve]:
     """Starts the API on a free port; returns once it answers."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(processes: int = 1) -> tuple[subprocess.Popen[bytes], str]:
+    def start(processes: int = 1, log: IO[bytes] | None = None) -> tuple[subprocess.Popen[bytes], str]:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         process = subprocess.Popen(
             [sys.executable, "-m", "deploy.serve", "127.0.0.1", str(port), str(processes), "info"],
             env={**os.environ, "ROOST_DATABASE_URL": settings.database_url, "ROOST_BROKER_URL": settings.broker_url},
+            stderr=log,
         )
         started.append(process)
         url = f"http://127.0.0.1:{port}"
@@ -88,3 +92,22 @@ def test_several_processes_serve_one_port(serve: Serve) -> None:
         ids = [client.post("/v1/jobs", json=JOB).json()["id"] for _ in range(5)]
     for id_ in ids:
         assert httpx.get(f"{url}/v1/jobs/{id_}").status_code == 200
+
+
+def test_a_watcher_whose_text_is_none_is_closed_and_writes_no_log(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "api.log"
+    with file.open("wb") as log:
+        process, url = serve(2, log)
+    with connect(f"{url.replace('http://', 'ws://')}/ws/cluster-status") as socket:
+        socket.recv()
+        socket.send(b"\xff", text=True)
+        with pytest.raises(websockets.ConnectionClosed) as closed:
+            socket.recv()
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1007
+    process.terminate()
+    process.wait(20)
+    said = file.read_text()
+    assert "Application startup complete" in said
+    for chatter in ("Traceback", "UTF-8", "WebSocket", "connection open", "connection closed"):
+        assert chatter not in said
