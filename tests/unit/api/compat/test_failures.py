@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from api.compat.failures import JobFailed, StillRunning, check_rows, first_fault, renamed
+from catalog.errors import InvalidOption
 from tasks.errors import InvalidRequest
 from tests.unit.api.compat.ends import ended
 
@@ -28,6 +29,22 @@ def test_a_field_is_named_by_the_longest_beginning_that_fits(ours: str, theirs: 
     assert error.param == theirs
     assert error.message == f"{theirs!r} must be less."
     assert str(error) == error.message
+
+
+@pytest.mark.parametrize(
+    ("param", "theirs", "said", "told"),
+    [
+        ("max_tokens", "max_new_tokens", "Option 'max_tokens': too large.", "Option 'max_new_tokens': too large."),
+        ("max_tokens", "options.max_new_tokens", "'max_tokens' is it.", "'options.max_new_tokens' is it."),
+        ("stop", "options.stop", "Unknown option 'stop' for it.", "Unknown option 'stop' for it."),
+    ],
+)
+def test_an_option_of_another_name_is_told_by_that_in_the_message_too(
+    param: str, theirs: str, said: str, told: str
+) -> None:
+    names = {f"options.{param}": theirs, "options": "options"}
+    error = renamed(InvalidOption(said, param=f"options.{param}"), names)
+    assert (error.message, error.param) == (told, theirs)
 
 
 def test_an_error_without_a_field_stays_as_it_is() -> None:
