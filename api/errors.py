@@ -34,6 +34,7 @@ STATUS: Mapping[str, int] = {
     "invalid_msgpack": 422,
     "invalid_option": 422,
     "unsupported_verb": 422,
+    "unsupported_field": 422,
     "limit_exceeded": 413,
     "head_too_large": 431,
     "body_timeout": 408,
