@@ -21,6 +21,8 @@ StartStack = Callable[..., Any]
 
 PNG = bytes(range(256)) * 40
 WRITER = {"family": "fake_generator", "tasks": {"generate": {"max_new_tokens": 4}}, "parameters": 0, "max_length": 512}
+LOCKED = WRITER | {"family": "causal_lm"}
+"""Its options are checked, and it is never loaded."""
 PARSER = {
     "family": "fake_parser",
     "tasks": {"extract": {"kinds": ["document"]}},
@@ -33,7 +35,7 @@ SCORER = fake(faults=[{"kind": "nan", "when_text": "SPOILT"}]) | {"tasks": {"sco
 
 @pytest.fixture(scope="module")
 def stack(start_stack: StartStack) -> Any:
-    return start_stack(models={"writer": WRITER, "parser": PARSER, "scorer": SCORER})
+    return start_stack(models={"writer": WRITER, "locked": LOCKED, "parser": PARSER, "scorer": SCORER})
 
 
 @pytest.fixture(scope="module")
@@ -258,7 +260,7 @@ def test_what_a_verb_cannot_take_is_refused_by_its_place(
 def test_a_schema_that_no_output_can_be_held_to_is_refused_before_queueing(
     http: httpx.Client, schema: dict[str, Any], param: str
 ) -> None:
-    body = {**JOBS["generate"], "options": {"grammar": {"json_schema": schema}}}
+    body = {**JOBS["generate"], "model": "locked", "options": {"grammar": {"json_schema": schema}}}
     assert refused(http, body)["param"] == f"options.grammar.json_schema{param}"
     assert ended(http, JOBS["generate"])["status"] == "succeeded"
 
