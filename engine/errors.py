@@ -69,7 +69,7 @@ class ItemRejected(EngineError):
 
 
 class TextTooLong(EngineError):
-    """The text is longer than the model reads; shorten it or allow truncation."""
+    """The text is longer than the model reads; shorten it or send 'truncate': true."""
 
     code = "text_too_long"
 

@@ -32,7 +32,7 @@ class EmptyText(TaskError):
 
 
 class TextTooLong(TaskError):
-    """The text is longer than the model reads; shorten it or allow truncation."""
+    """The text is longer than the model reads; shorten it or send 'truncate': true."""
 
     code = "text_too_long"
 

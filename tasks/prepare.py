@@ -251,7 +251,7 @@ def price(
             continue
         units = max(1, count + shared)
         if units > longest and counts.exact and not cuts and _counts_texts(choice.spec):
-            faults[place] = as_data(_over(place, units, longest, cuts=hasattr(options, "truncate")))
+            faults[place] = as_data(_over(place, units, longest, pair=shared > 0, cuts=hasattr(options, "truncate")))
             continue
         lengths[place] = min(units, longest)
         whole[place] = units if windows else lengths[place]
@@ -341,9 +341,11 @@ def _counts_texts(spec: Spec) -> bool:
     return spec.unit == "tokens" and spec.inputs == ("text",)
 
 
-def _over(index: int, count: int, longest: int, *, cuts: bool) -> TextTooLong:
-    advice = "shorten it or allow truncation" if cuts else "shorten it"
-    return TextTooLong(f"The text has {count} tokens and the model reads {longest}; {advice}.", param=f"items[{index}]")
+def _over(index: int, count: int, longest: int, *, pair: bool, cuts: bool) -> TextTooLong:
+    where = f"items[{index}]"
+    what = f"{where!r} has {count} tokens{', the query with it,' if pair else ''}"
+    advice = "shorten it or send 'truncate': true" if cuts else "shorten it"
+    return TextTooLong(f"{what} and the model reads {longest}; {advice}.", param=where)
 
 
 def _no_nul(where: str, value: object) -> None:

@@ -191,7 +191,7 @@ class CausalRerankerAdapter(TextHeadAdapter):
         if pair.cut and not options.truncate:
             message = (
                 f"Query and text have {pair.counted} tokens with all around them and the model reads "
-                f"{self.spec.max_length}; shorten them or allow truncation."
+                f"{self.spec.max_length}; shorten them or send 'truncate': true."
             )
             return TextTooLong(message, param="text")
         return pair

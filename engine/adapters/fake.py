@@ -195,7 +195,9 @@ class FakeAdapter(Adapter):
         truncated = tokens > self.spec.max_length and entry.work.verb is not Verb.EXTRACT
         if truncated and not getattr(options, "truncate", True):
             most = self.spec.max_length
-            return TextTooLong(f"The text has {tokens} tokens, the model reads {most}; shorten it or allow truncation.")
+            return TextTooLong(
+                f"The text has {tokens} tokens, the model reads {most}; shorten it or send 'truncate': true."
+            )
         if truncated:
             tokens = self.spec.max_length
             text = " ".join(text.split()[: max(tokens - _SPECIAL_TOKENS, 0)])

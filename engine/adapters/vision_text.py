@@ -143,7 +143,7 @@ class VisionTextAdapter(VisionAdapter):
         if count == tokens.first + tokens.last:
             return ItemRejected("The model's tokenizer finds nothing to read in this text.", param="text")
         if count > longest and not options.truncate:
-            message = f"The text has {count} tokens and the model reads {longest}; shorten it or allow truncation."
+            message = f"The text has {count} tokens and the model reads {longest}; shorten it or send 'truncate': true."
             return TextTooLong(message, param="text")
         return _Text(place, tokens.cut(longest), count)
 

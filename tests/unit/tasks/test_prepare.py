@@ -104,11 +104,14 @@ def test_a_text_over_the_models_length_counts_as_long_as_the_model_reads() -> No
 
 
 def test_a_text_over_the_models_length_is_a_fault_with_both_counts_if_it_may_not_be_cut() -> None:
-    job = priced([500, 100], items=["a", "b"], options={"truncate": False})
-    assert job.faults[0]["code"] == "text_too_long"
-    assert "500 tokens" in job.faults[0]["message"]
-    assert "100" in job.faults[0]["message"]
-    assert list(job.lengths) == [0, 100]
+    job = priced([100, 500], items=["a", "b"], options={"truncate": False})
+    assert job.faults[1] == {
+        "code": "text_too_long",
+        "message": "'items[1]' has 500 tokens and the model reads 100; shorten it or send 'truncate': true.",
+        "param": "items[1]",
+        "retryable": False,
+    }
+    assert list(job.lengths) == [100, 0]
 
 
 def test_a_profiles_own_options_hold() -> None:
@@ -264,7 +267,7 @@ def test_a_pair_over_the_models_length_is_cut_or_fails_alone() -> None:
     assert list(of_verb("score", "org/scorer", [60, 60, 10], **pair).lengths) == [100, 70]
     strict = of_verb("score", "org/scorer", [60, 60, 10], options={"truncate": False}, **pair)
     assert strict.faults[0]["code"] == "text_too_long"
-    assert "120" in strict.faults[0]["message"]
+    assert "'items[0]' has 120 tokens, the query with it, and the model reads 100" in strict.faults[0]["message"]
     assert list(strict.lengths) == [0, 70]
 
 
