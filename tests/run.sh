@@ -1,26 +1,32 @@
 #!/bin/sh
-# The whole suite as three runs side by side, for two cores: the contracts of the families compute, acceptance mostly
-# waits for processes, the rest does both. `sh tests/run.sh PYTHON [options of pytest]`. The rest is shown as it comes,
-# the others when they have ended.
+# The whole suite as three runs side by side, for two cores: the contracts of the families compute; calls of clients
+# mostly wait for processes; the rest does both. `sh tests/run.sh PYTHON [options of pytest]`. The rest is shown as it
+# comes, the others when they have ended.
 python=$1
 shift
+clients=$(ls tests/acceptance/test_openai_*.py tests/acceptance/test_peer_*.py)
+for name in batches clients commands openapi own_client rerank tei; do
+    clients="$clients tests/acceptance/test_$name.py"
+done
+others=$(printf -- '--ignore=%s ' $clients)
+
 found=$(mktemp -d)
-# One thread each: several that share two cores mostly wait for each other.
-OMP_NUM_THREADS=1 "$python" -m pytest "$@" tests/adapters >"$found/adapters" 2>&1 &
+# One thread each where tests compute: several that share two cores mostly wait for each other.
+OMP_NUM_THREADS=1 "$python" -m pytest "$@" tests/adapters >"$found/families" 2>&1 &
 families=$!
-"$python" -m pytest "$@" tests/acceptance >"$found/acceptance" 2>&1 &
-processes=$!
-trap 'kill "$families" "$processes" 2>/dev/null; rm -rf "$found"' EXIT
+"$python" -m pytest "$@" $clients >"$found/clients" 2>&1 &
+called=$!
+trap 'kill "$families" "$called" 2>/dev/null; rm -rf "$found"' EXIT
 trap 'exit 130' INT TERM
-OMP_NUM_THREADS=1 "$python" -m pytest "$@" --ignore=tests/adapters --ignore=tests/acceptance
+"$python" -m pytest "$@" --ignore=tests/adapters $others
 rest=$?
 wait "$families"
 contracts=$?
-wait "$processes"
-accepted=$?
-for part in adapters acceptance; do
+wait "$called"
+calls=$?
+for part in families clients; do
     echo
-    echo "tests/$part:"
+    echo "$part:"
     cat "$found/$part"
 done
-[ "$rest" -eq 0 ] && [ "$contracts" -eq 0 ] && [ "$accepted" -eq 0 ]
+[ "$rest" -eq 0 ] && [ "$contracts" -eq 0 ] && [ "$calls" -eq 0 ]
