@@ -19,10 +19,10 @@ from api.body import (
     diagnose,
     diagnose_msgpack,
     read,
-    unpack,
 )
 from api.errors import InvalidJson, InvalidMsgpack, UnsupportedMediaType
 from api.media import Media
+from api.values import unpack
 
 
 class Pieces:
