@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import msgpack
 import orjson
@@ -18,6 +20,7 @@ from api.body import (
     check_media,
     diagnose,
     diagnose_msgpack,
+    loads,
     read,
 )
 from api.errors import InvalidJson, InvalidMsgpack, UnsupportedMediaType
@@ -237,3 +240,10 @@ async def test_a_refusal_ends_when_the_client_leaves() -> None:
 
     await Refusal(BodyTooLarge("too large"))({}, pieces.receive, send)
     assert pieces.taken == 3
+
+
+@pytest.mark.parametrize("body", [b"[" + b"[]," * 200_000 + b"[]]", b"[" + b"[]," * 200_000])
+def test_the_collector_runs_on_after_a_large_body_read_or_not(body: bytes) -> None:
+    with suppress(orjson.JSONDecodeError):
+        loads(body)
+    assert gc.isenabled()
