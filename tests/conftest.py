@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -26,6 +27,10 @@ os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 for _name in [name for name in os.environ if name.startswith("ROOST_")]:
     del os.environ[_name]
+
+# A shell that starts us in the background has us ignore Ctrl-C, and what tests start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Suites of released clients, which run in an environment of their own: tests/acceptance/test_clients.py.
 collect_ignore = ["clients"]

@@ -192,10 +192,13 @@ def test_an_interrupted_wait_says_how_to_go_on(running: Running) -> None:
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        while not (jobs := running.client.get("/v1/jobs", params={"tag": "stopped"}).json()["data"]):
-            assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        try:
+            while not (jobs := running.client.get("/v1/jobs", params={"tag": "stopped"}).json()["data"]):
+                assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert said == f"job {jobs[0]['id']} goes on; `roost wait {jobs[0]['id']}` waits for it, too\n"
     assert running.client.post(f"/v1/jobs/{jobs[0]['id']}/cancel").json()["status"] == "cancelled"

@@ -18,7 +18,6 @@ from engine.errors import DeadlinePassed
 from engine.types import Item, Output, Work
 from tests.adapters.docling import files
 from tests.adapters.docling.conftest import codes, new_adapter, reader
-from tests.unit.engine import recorder as recording
 from tests.unit.engine.recorder import Recorder
 
 MODEL = "docling:native"
@@ -42,7 +41,7 @@ def work(name: str, deadline_s: float | None = None) -> Work:
 
 def test_a_job_ends_at_its_deadline_and_ten_behind_it_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     # A process takes seconds until it is ready, and here two are waited for.
-    monkeypatch.setattr(recording, "PATIENCE_S", 120.0)
+    monkeypatch.setattr(Recorder, "patience_s", 120.0)
     recorder = Recorder()
     engine = Engine(Catalog.load([]), choose_device("cpu"), EngineLimits(budget_bytes=4 * 2**30), recorder)
     engine.start()
