@@ -1,6 +1,6 @@
 #!/bin/sh
-# The whole suite as three runs side by side, for two cores: the contracts of the families compute; calls of clients
-# mostly wait for processes; the rest does both. `sh tests/run.sh PYTHON [options of pytest]`. The rest is shown as it
+# The whole suite as three runs side by side, for two cores: the contracts of the families, which compute, and then the
+# stack; calls of clients; units and integration. `sh tests/run.sh PYTHON [options of pytest]`. The last is shown as it
 # comes, the others when they have ended.
 python=$1
 shift
@@ -11,22 +11,27 @@ done
 others=$(printf -- '--ignore=%s ' $clients)
 
 found=$(mktemp -d)
-# One thread each where tests compute: several that share two cores mostly wait for each other.
-OMP_NUM_THREADS=1 "$python" -m pytest "$@" tests/adapters >"$found/families" 2>&1 &
-families=$!
+(
+    # One thread where tests compute: several that share two cores mostly wait for each other.
+    OMP_NUM_THREADS=1 "$python" -m pytest "$@" tests/adapters
+    contracts=$?
+    "$python" -m pytest "$@" $others tests/acceptance
+    exit $((contracts || $?))
+) >"$found/stack" 2>&1 &
+stack=$!
 "$python" -m pytest "$@" $clients >"$found/clients" 2>&1 &
 called=$!
-trap 'kill "$families" "$called" 2>/dev/null; rm -rf "$found"' EXIT
+trap 'kill "$stack" "$called" 2>/dev/null; rm -rf "$found"' EXIT
 trap 'exit 130' INT TERM
-"$python" -m pytest "$@" --ignore=tests/adapters $others
+"$python" -m pytest "$@" tests/unit tests/integration
 rest=$?
-wait "$families"
-contracts=$?
+wait "$stack"
+stacked=$?
 wait "$called"
 calls=$?
-for part in families clients; do
+for part in stack clients; do
     echo
     echo "$part:"
     cat "$found/$part"
 done
-[ "$rest" -eq 0 ] && [ "$contracts" -eq 0 ] && [ "$calls" -eq 0 ]
+[ "$rest" -eq 0 ] && [ "$stacked" -eq 0 ] && [ "$calls" -eq 0 ]
