@@ -14,6 +14,7 @@ from cohere.core.api_error import ApiError
 from api.compat.cohere.errors import CohereErrorReply
 from api.compat.cohere.rerank import RerankReply
 from tests.acceptance.fakes import fake
+from tests.acceptance.nearly import scored
 from tests.acceptance.small_models import PATIENT, small
 
 pytestmark = pytest.mark.slow
@@ -109,7 +110,7 @@ def test_every_client_gets_the_native_ranking(rank: Any, http: httpx.Client) -> 
     order = [index for index, _ in expected]
     assert order.index(1) + 1 == order.index(3), "equal texts score equally, and keep the order of the request"
     for reply in rank():
-        assert places(reply) == expected
+        assert places(reply) == scored(expected)
         assert reply.meta.billed_units.input_tokens > 0
 
 
@@ -117,30 +118,30 @@ def test_every_client_gets_the_native_ranking(rank: Any, http: httpx.Client) -> 
 def test_the_best_so_many(rank: Any, http: httpx.Client, top_n: int) -> None:
     expected = native(http, DOCUMENTS)[:top_n]
     for reply in rank(top_n=top_n):
-        assert places(reply) == expected
+        assert places(reply) == scored(expected)
 
 
 def test_objects_are_ranked_by_their_texts_and_come_back(http: httpx.Client, made: dict[str, Any]) -> None:
     client = cohere.Client(**made)
     documents: Any = [{"text": text, "title": f"T{place}"} for place, text in enumerate(DOCUMENTS)]
     reply = client.rerank(model=RANKER, query=QUERY, documents=documents, return_documents=True)
-    assert places(reply) == native(http, DOCUMENTS)
+    assert places(reply) == scored(native(http, DOCUMENTS))
     assert [one.document.text for one in reply.results if one.document] == [DOCUMENTS[i] for i, _ in places(reply)]
     named = client.rerank(model=RANKER, query=QUERY, documents=documents, rank_fields=["title", "text"])
-    assert places(named) == native(http, [f"T{place}\n{text}" for place, text in enumerate(DOCUMENTS)])
+    assert places(named) == scored(native(http, [f"T{place}\n{text}" for place, text in enumerate(DOCUMENTS)]))
 
 
 def test_a_late_interaction_model_ranks_too(rank: Any, http: httpx.Client) -> None:
     expected = native(http, DOCUMENTS, LATE)
     for reply in rank(model=LATE):
-        assert places(reply) == expected
+        assert places(reply) == scored(expected)
 
 
 def test_jinas_and_the_peers_shape(http: httpx.Client) -> None:
     body = {"model": RANKER, "query": QUERY, "documents": DOCUMENTS, "top_n": 2, "return_documents": True}
     reply = http.post("/v1/rerank", json={**body, "truncate": True})
     told = RerankReply.model_validate_json(reply.content)
-    assert [(one.index, one.relevance_score) for one in told.results] == native(http, DOCUMENTS)[:2]
+    assert [(one.index, one.relevance_score) for one in told.results] == scored(native(http, DOCUMENTS)[:2])
     assert reply.json()["results"][0]["document"] == {"text": DOCUMENTS[told.results[0].index]}
     assert told.usage.total_tokens > 0
     peers = http.post("/v1/rerank", json={**body, "options": {"truncate": True}}).json()

@@ -16,6 +16,7 @@ from huggingface_hub.errors import HfHubHTTPError
 
 from api.compat.tei.info import TeiInfo
 from tests.acceptance.fakes import fake
+from tests.acceptance.nearly import scored
 from tests.acceptance.small_models import PATIENT, small
 from tests.small import folder
 
@@ -108,7 +109,7 @@ def test_features_are_the_native_vectors(both: Any, http: httpx.Client, path: st
     expected = np.array([row["dense"]["values"] for row in native(http, "encode", MINILM, items)["items"]], np.float32)
     for found in both(path, lambda c: c.feature_extraction(given, normalize=True, truncate=True)):
         assert found.shape == expected.shape
-        assert np.allclose(found, expected, atol=1e-6)
+        assert np.allclose(found, expected, atol=1e-5)
 
 
 def test_a_url_alone_is_the_first_model_that_can_do_it(both: Any, http: httpx.Client) -> None:
@@ -123,7 +124,7 @@ def test_similarity_is_the_cosine_and_equal_for_equal_texts(both: Any, http: htt
     rows = native(http, "encode", MINILM, TEXTS)["items"]
     source, *others = (np.array(row["dense"]["values"]) for row in rows)
     for found in both(path, lambda c: c.sentence_similarity(TEXTS[0], other_sentences=[*TEXTS[1:], TEXTS[1]])):
-        assert np.allclose(found[:2], [source @ other for other in others], atol=1e-6)
+        assert np.allclose(found[:2], [source @ other for other in others], atol=1e-5)
         assert found[2] == found[0]
 
 
@@ -133,9 +134,9 @@ def test_classes_are_the_native_ones_best_first(both: Any, http: httpx.Client, p
     expected = [(one["label"], one["score"]) for one in sorted(labels, key=lambda one: -one["score"])]
     assert len(expected) == 3
     for found in both(path, lambda c: c.text_classification(TEXTS[0])):
-        assert [(one.label, one.score) for one in found] == expected
+        assert [(one.label, one.score) for one in found] == scored(expected)
     for found in both(path, lambda c: c.text_classification(TEXTS[0], top_k=1)):
-        assert [(one.label, one.score) for one in found] == expected[:1]
+        assert [(one.label, one.score) for one in found] == scored(expected[:1])
 
 
 @pytest.mark.parametrize("multi", [False, True])
@@ -146,7 +147,7 @@ def test_labels_of_the_callers_own_are_scored(both: Any, http: httpx.Client, mul
     expected = sorted(((one["label"], one["score"]) for one in labels), key=lambda one: -one[1])
     for path in ("/tei/org/nli", "/tei/org/nli/predict"):
         for found in both(path, lambda c: c.zero_shot_classification(TEXTS[0], own, multi_label=multi)):
-            assert [(one.label, one.score) for one in found] == expected
+            assert [(one.label, one.score) for one in found] == scored(expected)
             assert len(found) == 2
 
 
@@ -154,7 +155,7 @@ def test_predictions_have_the_shape_of_their_inputs(http: httpx.Client) -> None:
     alone = http.post("/predict", json={"inputs": TEXTS[0]}).json()
     assert {one["label"] for one in alone} == {"calm", "angry", "attack"}
     many = http.post("/predict", json={"inputs": [[TEXTS[0]], [TEXTS[1]]], "raw_scores": False}).json()
-    assert many[0] == alone
+    assert [(one["label"], one["score"]) for one in many[0]] == scored((one["label"], one["score"]) for one in alone)
     assert len(many) == 2
     pair = http.post("/predict", json={"inputs": [TEXTS[0], TEXTS[1]]})
     assert (pair.status_code, pair.json()["param"]) == (422, "inputs")
@@ -167,7 +168,11 @@ def test_a_ranking_is_the_native_one(http: httpx.Client, raw: bool) -> None:
     job = native(http, "score", "org/ranker", texts, query="birds")
     field = "raw_score" if raw else "score"
     expected = [
-        {"index": one["index"], "score": job["items"][one["index"]][field], "text": texts[one["index"]]}
+        {
+            "index": one["index"],
+            "score": pytest.approx(job["items"][one["index"]][field], abs=1e-5),
+            "text": texts[one["index"]],
+        }
         for one in job["scores"]
     ]
     body = {"query": "birds", "texts": texts, "raw_scores": raw, "return_text": True, "truncate": True}
@@ -182,12 +187,12 @@ def test_a_ranking_is_the_native_one(http: httpx.Client, raw: bool) -> None:
 def test_sparse_vectors_and_those_of_tokens_are_the_native_ones(http: httpx.Client) -> None:
     row = native(http, "encode", M3, TEXTS[:1], options={"output_types": ["sparse", "multivector"]})["items"][0]
     sparse = http.post(f"/tei/{M3}/embed_sparse", json={"inputs": TEXTS[0]}).json()
-    assert [(one["index"], one["value"]) for one in sparse[0]] == list(
+    assert [(one["index"], one["value"]) for one in sparse[0]] == scored(
         zip(row["sparse"]["indices"], row["sparse"]["values"], strict=True)
     )
     assert len(sparse[0]) > 3
     tokens = http.post(f"/tei/{M3}/embed_all", json={"inputs": [TEXTS[0]]}).json()
-    assert np.allclose(tokens[0], row["multivector"]["values"], atol=1e-6)
+    assert np.allclose(tokens[0], row["multivector"]["values"], atol=1e-5)
     assert len(tokens[0]) == row["multivector"]["num_tokens"]
 
 
