@@ -1,14 +1,14 @@
 #!/bin/sh
-# The whole suite as three runs side by side, for two cores: the contracts of the families, which compute, and then the
-# stack; calls of clients; units and integration. `sh tests/run.sh PYTHON [options of pytest]`. The last is shown as it
-# comes, the others when they have ended.
+# The whole suite as three runs of like length side by side, for two cores: the contracts of the families, which compute,
+# and then the stack; calls; units and integration. `sh tests/run.sh PYTHON [options of pytest]`. The last is shown as
+# it comes, the others when they have ended.
 python=$1
 shift
-clients=$(ls tests/acceptance/test_openai_*.py tests/acceptance/test_peer_*.py)
-for name in batches clients commands openapi own_client rerank tei; do
-    clients="$clients tests/acceptance/test_$name.py"
+calls=$(ls tests/acceptance/test_openai_*.py tests/acceptance/test_peer_*.py)
+for name in batches clients commands openapi own_client rerank serving streaming survival tei timings verbs; do
+    calls="$calls tests/acceptance/test_$name.py"
 done
-others=$(printf -- '--ignore=%s ' $clients)
+others=$(printf -- '--ignore=%s ' $calls)
 
 found=$(mktemp -d)
 (
@@ -19,7 +19,7 @@ found=$(mktemp -d)
     exit $((contracts || $?))
 ) >"$found/stack" 2>&1 &
 stack=$!
-"$python" -m pytest "$@" $clients >"$found/clients" 2>&1 &
+"$python" -m pytest "$@" $calls >"$found/calls" 2>&1 &
 called=$!
 trap 'kill "$stack" "$called" 2>/dev/null; rm -rf "$found"' EXIT
 trap 'exit 130' INT TERM
@@ -28,10 +28,10 @@ rest=$?
 wait "$stack"
 stacked=$?
 wait "$called"
-calls=$?
-for part in stack clients; do
+answered=$?
+for part in stack calls; do
     echo
     echo "$part:"
     cat "$found/$part"
 done
-[ "$rest" -eq 0 ] && [ "$stacked" -eq 0 ] && [ "$calls" -eq 0 ]
+[ "$rest" -eq 0 ] && [ "$stacked" -eq 0 ] && [ "$answered" -eq 0 ]
