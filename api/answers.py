@@ -26,7 +26,7 @@ from api.waiting import Nudge, Signal, Waiter, is_over
 from catalog.errors import CatalogError
 from catalog.terms import Verb
 from tasks.errors import IdempotencyConflict, JobNotFound, NotFinished, StoreUnavailable
-from tasks.jobs import Job
+from tasks.jobs import Job, State
 from tasks.messages import INLINE_BYTES, Submission
 from tasks.notices import Reply
 from tasks.prepare import CALLER
@@ -96,15 +96,13 @@ async def outcome(services: Services, job: Submission, form: Form) -> Outcome:
     if is_direct(services, job, form):
         return await _direct(services, job, form)
     if form.wait <= 0:
-        existing = await services.submitter.accept(job)
+        existing = await stored(services, job)
         if existing is None:
-            services.metrics.taken_in(job, "stored")
             return Outcome(None, queued_job(job))
         return await _replay(services, job, existing, form)
     with services.waiting.open(job.id) as waiter:
-        existing = await services.submitter.accept(replace(job, reply_to=services.instance))
+        existing = await stored(services, replace(job, reply_to=services.instance))
         if existing is None:
-            services.metrics.taken_in(job, "stored")
             try:
                 end = await until_end(services, waiter, job, form)
             except ClientGone:
@@ -145,6 +143,17 @@ async def sent(services: Services, waiter: Waiter, copy: Submission) -> None:
         await services.submitter.keep(copy)
         waiter.direct = None
     services.metrics.taken_in(copy, "direct")
+
+
+async def stored(services: Services, job: Submission) -> Existing | None:
+    """Commit a job's row before its message goes out; the job that its key leads to already, if any.
+
+    Raises Overloaded or StoreUnavailable.
+    """
+    existing = await services.submitter.accept(job)
+    if existing is None:
+        services.metrics.taken_in(job, "stored")
+    return existing
 
 
 async def _replay(services: Services, job: Submission, existing: Existing, form: Form) -> Outcome:
@@ -257,6 +266,18 @@ def result_of(services: Services, end: End, media: Media, encoding: Encoding) ->
 def scores_of(services: Door, job: Job, rows: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
     """The ranking of a score, which gives the rows their ranks, too; None for another verb."""
     return rank(rows, _top_n(services, job)) if job.verb is Verb.SCORE else None
+
+
+def error_of(job: Job) -> Mapping[str, Any]:
+    """Why an ended job has no result: its own error, or what its state says."""
+    return job.error or _NO_RESULT[job.state]
+
+
+_NO_RESULT: Mapping[State, Mapping[str, Any]] = {
+    State.CANCELLED: {"code": "cancelled", "message": "The job was cancelled; it has no result."},
+    State.EXPIRED: {"code": "deadline_passed", "message": "The job was not done before its deadline."},
+    State.FAILED: {"code": "failed", "message": "The job failed."},
+}
 
 
 def _top_n(services: Door, job: Job) -> int | None:

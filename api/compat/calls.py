@@ -22,6 +22,7 @@ from api.answers import (
     Form,
     Outcome,
     direct_copy,
+    error_of,
     heard,
     is_direct,
     look,
@@ -29,6 +30,7 @@ from api.answers import (
     over,
     scores_of,
     sent,
+    stored,
     until_end,
 )
 from api.body import OFF_LOOP_BYTES, ClientGone, read_body
@@ -64,7 +66,6 @@ async def run(request: Request, asked: Asked, *, size: int = 0) -> Ended:
     it = services(request)
     try:
         job = await admit(it, asked.raw, large=size > OFF_LOOP_BYTES, key=key_of(request.headers))
-        request.state.job_id = str(job.id)
         found = await _outcome(it, job, Form(HOLD_S, receive=request.receive), request)
         if found.end is None:
             raise StillRunning(request.state.job_id)
@@ -157,12 +158,7 @@ def ended(it: Door, end: End) -> Ended:
 
 def failure_of(job: Job, rows: list[dict[str, Any]]) -> JobFailed:
     """Why a job has no result: its own error, or that of its first item, which says more than that all failed."""
-    error = job.error
-    if error is None:
-        said = {State.CANCELLED: ("cancelled", "The job was cancelled."), State.EXPIRED: ("deadline_passed", "")}
-        code, message = said.get(job.state, ("failed", "The job failed."))
-        return JobFailed(code, message or "The job was not done before its deadline.", job_id=str(job.id))
-    return JobFailed.of(first_fault(rows) or error, job_id=str(job.id))
+    return JobFailed.of(first_fault(rows) or error_of(job), job_id=str(job.id))
 
 
 async def stream(request: Request, asked: Asked, *, size: int = 0) -> AsyncGenerator[Delta | Ended]:
@@ -195,7 +191,7 @@ async def _pieces(it: Services, job: Submission, form: Form) -> AsyncGenerator[D
             if direct:
                 await sent(it, waiter, copy)
             else:
-                await it.submitter.accept(copy)
+                await stored(it, copy)
             async with aclosing(_heard(it, waiter, job, form)) as pieces:
                 async for piece in pieces:
                     finished = isinstance(piece, Ended)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.answers import End, result_of
+from api.answers import End, error_of, result_of
 from api.errors import envelope, headers_of, status_of
 from api.media import Media, dumps, media_of
 from api.moves import job_id
@@ -22,12 +22,6 @@ from tasks.prepare import CALLER
 from tasks.store import read
 
 router = APIRouter(tags=["jobs"])
-
-_NO_RESULT = {
-    State.CANCELLED: {"code": "cancelled", "message": "The job was cancelled; it has no result."},
-    State.EXPIRED: {"code": "deadline_passed", "message": "The job was not done before its deadline."},
-    State.FAILED: {"code": "failed", "message": "The job failed."},
-}
 
 
 @router.get(
@@ -62,7 +56,7 @@ async def result(
     job = found.job
     if job.state is State.SUCCEEDED and body is not None:
         return Response(dumps(body, media), media_type=media.value)
-    error = job.error or _NO_RESULT[job.state]
+    error = error_of(job)
     status = status_of(error["code"])
     failed = {
         **envelope(error, job_id=str(job.id)),

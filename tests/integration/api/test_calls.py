@@ -230,3 +230,13 @@ async def test_which_of_two_keys_counts_is_not_guessed(api: Api) -> None:
     answer = await api.http.post("/v1/embeddings", json=BODY, headers=headers)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "Idempotency-Key"
+
+
+@pytest.mark.usefixtures("consumer")
+async def test_a_call_that_was_not_taken_in_names_no_job(api: Api) -> None:
+    headers = {"Idempotency-Key": "k"}
+    taken = await embed(api, headers)
+    refused = await embed(api, headers, input="dog")
+    assert "x-roost-job-id" in taken.headers
+    assert refused.status_code == 409
+    assert "x-roost-job-id" not in refused.headers
