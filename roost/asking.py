@@ -44,6 +44,11 @@ def asked(verb: str, model: str, items: Any, given: Mapping[str, Any], key: str 
     return Asked(verb, model, inputs.items_of(items), job_fields(given), key)
 
 
+def streamed(model: str, prompt: Any, given: Mapping[str, Any], key: str | None) -> Asked:
+    """A job whose one text is told as it is made. Raises as `asked`."""
+    return asked("generate", model, [prompt], {**given, "stream": True}, key or new_key())
+
+
 def job_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of a job and its options, from one set of names. `options` itself may be given as a map."""
     options = {**(given.get("options") or {})}

@@ -16,7 +16,7 @@ from roost.events import Event
 from roost.job_info import JobInfo
 from roost.results import Item, Result
 from roost.steps import Patience, Steps
-from roost.transport import Address
+from roost.transport import Address, now
 
 
 class AsyncJob(JobCalls[Coroutine[Any, Any, JobInfo], Coroutine[Any, Any, Result]]):
@@ -35,9 +35,6 @@ class AsyncJob(JobCalls[Coroutine[Any, Any, JobInfo], Coroutine[Any, Any, Result
 
     def _run(self, steps: Steps[Any]) -> Any:
         return self._driver.run(steps)
-
-    def _now(self) -> float:
-        return self._driver.now()
 
 
 class AsyncClient(
@@ -65,7 +62,7 @@ class AsyncClient(
 
     async def stream(self, model: str, prompt: Any, *, key: str | None = None, **fields: Any) -> AsyncIterator[str]:
         """As `Client.stream`. Close the iterator (`contextlib.aclosing`) to leave it at once."""
-        job = asking.asked("generate", model, [prompt], {**fields, "stream": True}, key or asking.new_key())
+        job = asking.streamed(model, prompt, fields, key)
         async with aclosing(self._driver.give(flows.stream(job, self._patience))) as texts:
             async for text in texts:
                 yield text
@@ -103,7 +100,7 @@ class AsyncClient(
                 part = await anext(parts, None)
                 while part is not None or tasks:
                     while part is not None and order.may_start(len(tasks)):
-                        task = asyncio.create_task(self._driver.run(plan.steps(part, self._now())))
+                        task = asyncio.create_task(self._driver.run(plan.steps(part, now())))
                         tasks[task] = part.number
                         part = await anext(parts, None)
                     ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -123,9 +120,6 @@ class AsyncClient(
 
     async def _handle(self, steps: Steps[JobInfo]) -> AsyncJob:
         return AsyncJob(await self._driver.run(steps), self._driver, self._patience)
-
-    def _now(self) -> float:
-        return self._driver.now()
 
 
 async def _parts(plan: Backfill, items: Iterable[Any] | AsyncIterable[Any]) -> AsyncGenerator[Part]:

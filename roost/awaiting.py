@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
-import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar, cast
@@ -13,7 +11,7 @@ import httpx
 
 from roost.errors import RoostError
 from roost.steps import Command, Give, Left, Pause, Read, Steps
-from roost.transport import Address, Line, built, options_of
+from roost.transport import Address, Line, built, options_of, spread
 from roost.wire import Broken, Reply, Request
 
 T = TypeVar("T")
@@ -29,10 +27,6 @@ class AsyncDriver:
     async def close(self) -> None:
         """Close all connections."""
         await self._http.aclose()
-
-    def now(self) -> float:
-        """Seconds on the clock that replies are stamped with."""
-        return time.monotonic()
 
     async def run(self, steps: Steps[T]) -> T:
         """Carry out a call that gives nothing on its way; what it returns."""
@@ -90,12 +84,10 @@ class _Open:
             case Read():
                 return await self._read()
             case Pause(seconds):
-                await asyncio.sleep(seconds * random.uniform(1.0, 1.25))  # noqa: S311 - spreads out those who come back
+                await asyncio.sleep(spread(seconds))
         return None
 
     async def _send(self, request: Request) -> Reply | Broken:
-        if self._http.is_closed:
-            raise RoostError("The client is closed.", code="client_closed")
         await self._stack.aclose()
         try:
             response = await self._http.send(built(self._http, request, self._line.where), stream=True)
@@ -112,4 +104,4 @@ class _Open:
             piece = b"" if self._pieces is None else await anext(self._pieces, b"")
         except httpx.TransportError as error:
             return self._line.broken(error)
-        return piece or Broken("the stream ended", time.monotonic())
+        return piece or self._line.ended()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
@@ -12,7 +11,7 @@ import httpx
 
 from roost.errors import RoostError
 from roost.steps import Command, Give, Left, Pause, Read, Steps
-from roost.transport import Address, Line, built, options_of
+from roost.transport import Address, Line, built, options_of, spread
 from roost.wire import Broken, Reply, Request
 
 T = TypeVar("T")
@@ -28,10 +27,6 @@ class Driver:
     def close(self) -> None:
         """Close all connections."""
         self._http.close()
-
-    def now(self) -> float:
-        """Seconds on the clock that replies are stamped with."""
-        return time.monotonic()
 
     def run(self, steps: Steps[T]) -> T:
         """Carry out a call that gives nothing on its way; what it returns."""
@@ -90,12 +85,10 @@ class _Open:
             case Read():
                 return self._read()
             case Pause(seconds):
-                time.sleep(seconds * random.uniform(1.0, 1.25))  # noqa: S311 - spreads out those who come back
+                time.sleep(spread(seconds))
         return None
 
     def _send(self, request: Request) -> Reply | Broken:
-        if self._http.is_closed:
-            raise RoostError("The client is closed.", code="client_closed")
         self._stack.close()
         try:
             response = self._http.send(built(self._http, request, self._line.where), stream=True)
@@ -112,4 +105,4 @@ class _Open:
             piece = next(self._pieces, b"")
         except httpx.TransportError as error:
             return self._line.broken(error)
-        return piece or Broken("the stream ended", time.monotonic())
+        return piece or self._line.ended()

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from roost import asking, flows
 from roost.job_info import JobInfo
 from roost.steps import Patience, Steps
-from roost.transport import Address, address
+from roost.transport import Address, address, now
 
 ResultT = TypeVar("ResultT")
 JobT = TypeVar("JobT")
@@ -87,7 +87,7 @@ class Calls(ABC, Generic[ResultT, JobT, ObjectT, ListT, TextT]):
         StillRunning after `timeout`, RequestRefused or ConnectionFailed.
         """
         job = asking.asked(verb, model, items, fields, key or (asking.new_key() if self._keyed else None))
-        result: ResultT = self._run(flows.call(job, self._patience, self._now(), timeout))
+        result: ResultT = self._run(flows.call(job, self._patience, now(), timeout))
         return result
 
     def submit(self, verb: str, model: str, items: Any, *, key: str | None = None, **fields: Any) -> JobT:
@@ -135,10 +135,6 @@ class Calls(ABC, Generic[ResultT, JobT, ObjectT, ListT, TextT]):
     def _handle(self, steps: Steps[JobInfo]) -> JobT:
         """The same, with the job that the call returns in a caller's hand."""
 
-    @abstractmethod
-    def _now(self) -> float:
-        """Seconds on the clock that replies are stamped with."""
-
 
 class JobCalls(ABC, Generic[InfoT, ResultT]):
     """A job of a server. `info` is what was last known of it."""
@@ -166,7 +162,7 @@ class JobCalls(ABC, Generic[InfoT, ResultT]):
 
     def wait(self, timeout: float | None = None) -> InfoT:
         """The job once it has ended, well or badly. Raises StillRunning after `timeout` seconds."""
-        return self._learn(flows.wait(self.id, self._patience, self._now(), timeout, self.info))
+        return self._learn(flows.wait(self.id, self._patience, now(), timeout, self.info))
 
     def result(self, timeout: float | None = None) -> ResultT:
         """Its result, once it has ended. Raises JobFailed if not well, StillRunning after `timeout` seconds."""
@@ -190,13 +186,9 @@ class JobCalls(ABC, Generic[InfoT, ResultT]):
         return self.info
 
     def _finished(self, timeout: float | None) -> Steps[Any]:
-        info = yield from self._learned(flows.wait(self.id, self._patience, self._now(), timeout, self.info))
+        info = yield from self._learned(flows.wait(self.id, self._patience, now(), timeout, self.info))
         return (yield from flows.result(self.id, self._patience, info))
 
     @abstractmethod
     def _run(self, steps: Steps[Any]) -> Any:
         """Carry out a call: what it returns, or something to await that gives it."""
-
-    @abstractmethod
-    def _now(self) -> float:
-        """Seconds on the clock that replies are stamped with."""

@@ -23,7 +23,7 @@ from roost.events import Event
 from roost.job_info import JobInfo
 from roost.results import Item, Result
 from roost.steps import Patience, Steps
-from roost.transport import Address
+from roost.transport import Address, now
 
 __all__ = ["AsyncClient", "AsyncJob", "Client", "Job"]
 
@@ -43,9 +43,6 @@ class Job(JobCalls[JobInfo, Result]):
 
     def _run(self, steps: Steps[Any]) -> Any:
         return self._driver.run(steps)
-
-    def _now(self) -> float:
-        return self._driver.now()
 
 
 class Client(Calls[Result, Job, dict[str, Any], list[dict[str, Any]], str]):
@@ -68,7 +65,7 @@ class Client(Calls[Result, Job, dict[str, Any], list[dict[str, Any]], str]):
 
         Raises JobFailed, RequestRefused or ConnectionFailed.
         """
-        job = asking.asked("generate", model, [prompt], {**fields, "stream": True}, key or asking.new_key())
+        job = asking.streamed(model, prompt, fields, key)
         return self._driver.give(flows.stream(job, self._patience))
 
     def jobs(self, *, most: int | None = None, **filters: str | None) -> Iterator[Job]:
@@ -107,7 +104,7 @@ class Client(Calls[Result, Job, dict[str, Any], list[dict[str, Any]], str]):
             part = next(parts, None)
             while part is not None or crew.running:
                 while part is not None and order.may_start(crew.running):
-                    crew.start(part.number, partial(self._run, plan.steps(part, self._now())))
+                    crew.start(part.number, partial(self._run, plan.steps(part, now())))
                     part = next(parts, None)
                 yield from order.took(*crew.next())
 
@@ -119,6 +116,3 @@ class Client(Calls[Result, Job, dict[str, Any], list[dict[str, Any]], str]):
 
     def _handle(self, steps: Steps[JobInfo]) -> Job:
         return Job(self._driver.run(steps), self._driver, self._patience)
-
-    def _now(self) -> float:
-        return self._driver.now()

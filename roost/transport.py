@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from roost.errors import RequestRefused
+from roost.errors import RequestRefused, RoostError
 from roost.wire import Broken, Reply, Request
 
 LOCAL = "http://127.0.0.1:8080"
@@ -52,7 +53,12 @@ def options_of(where: Address, connections: int) -> dict[str, Any]:
 
 
 def built(client: httpx.Client | httpx.AsyncClient, request: Request, where: Address) -> httpx.Request:
-    """A request for httpx. Its timeout counts from the time that the server may take on purpose."""
+    """A request for httpx. Its timeout counts from the time that the server may take on purpose.
+
+    Raises RoostError for a client that was closed.
+    """
+    if client.is_closed:
+        raise RoostError("The client is closed.", code="client_closed")
     timeout = httpx.Timeout(where.timeout_s, read=where.timeout_s + request.wait_s, pool=None)
     return client.build_request(
         request.method,
@@ -62,6 +68,16 @@ def built(client: httpx.Client | httpx.AsyncClient, request: Request, where: Add
         content=request.body,
         timeout=timeout,
     )
+
+
+def now() -> float:
+    """Seconds on the clock that replies are stamped with."""
+    return time.monotonic()
+
+
+def spread(seconds: float) -> float:
+    """How long a pause of so many seconds lasts: no less, and up to a quarter more."""
+    return seconds * random.uniform(1.0, 1.25)  # noqa: S311 - spreads out those who come back
 
 
 @dataclass(slots=True)
@@ -74,10 +90,14 @@ class Line:
     def reply(self, response: httpx.Response, body: bytes) -> Reply:
         """A reply as plain data."""
         self.met = True
-        return Reply(response.status_code, response.headers, body, time.monotonic())
+        return Reply(response.status_code, response.headers, body, now())
 
     def broken(self, error: Exception) -> Broken:
         """Why there is no reply."""
         unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
         server = str(httpx.URL(self.where.url).copy_with(userinfo=b""))
-        return Broken(str(error) or type(error).__name__, time.monotonic(), unsent, server, unmet=not self.met)
+        return Broken(str(error) or type(error).__name__, now(), unsent, server, unmet=not self.met)
+
+    def ended(self) -> Broken:
+        """The end of a stream, which is a connection that broke: whole streams end by themselves."""
+        return Broken("the stream ended", now())
