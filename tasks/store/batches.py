@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from tasks.batches import CANCELLABLE, OPEN, Batch, BatchNotFound, Status
 from tasks.files import FileNotFound
+from tasks.store.guards import one_of
 from tasks.store.rows import json_text
 
 _NAMES = tuple(Batch.__dataclass_fields__)
@@ -27,7 +28,7 @@ def batch_of(row: Sequence[Any]) -> Batch:
 
 def is_one_of(states: Sequence[Status]) -> str:
     """The condition that a batch is in one of these states."""
-    return "status IN (" + ", ".join(repr(state.value) for state in states) + ")"
+    return f"status IN {one_of(states)}"
 
 
 @dataclass(frozen=True, slots=True)

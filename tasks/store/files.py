@@ -11,14 +11,12 @@ from sqlalchemy import Connection
 
 from tasks.batches import OPEN
 from tasks.files import FileInUse, FileNotFound, StoredFile
+from tasks.store.batches import is_one_of
 
 _NAMES = tuple(StoredFile.__dataclass_fields__)
 _COLUMNS = ", ".join(_NAMES)
 _LIVE = "(expires_at IS NULL OR expires_at > now())"
-_IN_USE = (
-    "SELECT 1 FROM batches WHERE input_file = %(id)s AND status IN "
-    f"({', '.join(repr(status.value) for status in OPEN)}) LIMIT 1"
-)
+_IN_USE = f"SELECT 1 FROM batches WHERE input_file = %(id)s AND {is_one_of(OPEN)} LIMIT 1"
 
 # Written twice it stays the same: the transaction may be repeated.
 _PUT = f"""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import StrEnum
 
-from tasks.jobs import OPEN, Event, State, states_before
+from tasks.jobs import OPEN, Event, states_before
 
 
-def one_of(states: Iterable[State]) -> str:
+def one_of(states: Iterable[StrEnum]) -> str:
     """`('queued', …)` for an IN."""
     return "(" + ", ".join(f"'{state.value}'" for state in sorted(states)) + ")"
 
