@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,10 +23,10 @@ def legacy(found: Sequence[Mapping[str, Any]], text: str, top: int) -> dict[str,
 
     An offset is a place in `text`, in code points; tokens that `stop` cut off have the place of its end.
     """
-    offsets, said = [], b""
+    offsets, said, characters = [], 0, getincrementaldecoder("utf-8")("ignore")
     for entry in found:
-        offsets.append(min(len(said.decode("utf-8", "ignore")), len(text)))
-        said += bytes(entry["bytes"])
+        offsets.append(min(said, len(text)))
+        said += len(characters.decode(bytes(entry["bytes"])))
     likeliest = [{_spelled(one): one["logprob"] for one in (*entry["top_logprobs"], entry)} for entry in found]
     return {
         "tokens": [_spelled(entry) for entry in found],
