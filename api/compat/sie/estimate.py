@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,6 +16,7 @@ from api.compat.batchable import ENDPOINTS
 from api.compat.dialect import route_class
 from api.compat.endpoints import Asked
 from api.compat.failures import renamed
+from api.compat.shapes import shaped
 from api.compat.sie import encode, errors, extract, generate, score
 from api.compat.sie.grammars import has_grammar
 from api.compat.sie.job_request import is_sie_job, to_native
@@ -29,8 +30,8 @@ from catalog.errors import RoostError, nearest
 from catalog.loader import DEFAULT
 from catalog.terms import Verb
 from tasks.errors import InvalidRequest
+from tasks.items import Strict
 from tasks.messages import Submission
-from tasks.request import explain
 
 router = APIRouter(route_class=route_class(errors.render), tags=["jobs"])
 
@@ -43,10 +44,8 @@ _VERBS: Mapping[str, Callable[[str, Mapping[str, Any]], Asked]] = {
 _JOBS = "/v1/jobs"
 
 
-class EstimateRequest(BaseModel):
+class EstimateRequest(Strict):
     """A request that is not made."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     endpoint: Annotated[
         str,
@@ -107,7 +106,7 @@ async def estimate(request: Request) -> Response:
     it = services(request)
     body = await read_body(request, it.settings.max_body_bytes)
     large = body.size > OFF_LOOP_BYTES
-    asked_for = read_estimate(body.value)
+    asked_for = shaped(EstimateRequest, body.value)
     slow = large or has_grammar(asked_for.request)
     asked = await off_loop(slow, to_job, asked_for)
     try:
@@ -116,16 +115,6 @@ async def estimate(request: Request) -> Response:
         raise renamed(error, asked.names) from None
     unit = it.catalog.look_up(job.model).spec.unit
     return Response(dumps(told(asked_for.endpoint, job, unit)), media_type=Media.JSON.value)
-
-
-def read_estimate(raw: object) -> EstimateRequest:
-    """The request in a decoded body. Raises InvalidRequest, naming the field."""
-    if not isinstance(raw, Mapping):
-        raise InvalidRequest("The body must be a JSON object.")
-    try:
-        return EstimateRequest.model_validate(raw)
-    except ValidationError as error:
-        raise explain(error.errors(include_url=False), EstimateRequest) from None
 
 
 def to_job(asked: EstimateRequest) -> Asked:

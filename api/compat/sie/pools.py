@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from fastapi import Path as InPath
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from api.body import read_body
 from api.compat.dialect import route_class
+from api.compat.shapes import shaped
 from api.compat.sie import errors
 from api.compat.sie.capacity import BUNDLE, gpu_of, gpu_types
 from api.compat.sie.pool_store import Pool, PoolStore
@@ -24,7 +25,7 @@ from api.route import documented
 from api.schemas import Reply
 from api.services import Services, services
 from tasks.errors import InvalidRequest, TaskError
-from tasks.request import explain
+from tasks.items import Strict
 
 router = APIRouter(route_class=route_class(errors.render), tags=["pools"])
 
@@ -46,10 +47,8 @@ class PoolNotFound(TaskError):
     code = "pool_not_found"
 
 
-class PoolRequest(BaseModel):
+class PoolRequest(Strict):
     """A pool to be made, or changed and renewed."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Kept in lower case")]
     gpus: Annotated[
@@ -237,12 +236,7 @@ async def check_place(it: Services, headers: Mapping[str, str]) -> None:
 
 def read_pool(raw: object) -> PoolRequest:
     """The request in a decoded body. Raises InvalidRequest, naming the field."""
-    if not isinstance(raw, Mapping):
-        raise InvalidRequest("The body must be a JSON object.")
-    try:
-        asked = PoolRequest.model_validate(raw)
-    except ValidationError as error:
-        raise explain(error.errors(include_url=False), PoolRequest) from None
+    asked = shaped(PoolRequest, raw)
     if asked.gpu_caps:
         raise InvalidRequest("'gpu_caps' cannot be kept: every worker takes every job. Leave it out.", param="gpu_caps")
     return asked

@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from api.body import read_body
 from api.compat.dialect import route_class
+from api.compat.shapes import shaped
 from api.compat.sie import errors
 from api.media import Media, dumps
 from api.model_objects import now
@@ -28,8 +29,8 @@ from catalog.errors import nearest
 from catalog.loader import DEFAULT
 from catalog.schema import ExtractKind, OutputKind, Spec
 from tasks.costs import typical
-from tasks.errors import InvalidRequest, TaskError
-from tasks.request import explain
+from tasks.errors import TaskError
+from tasks.items import Strict
 
 router = APIRouter(route_class=route_class(errors.render), tags=["models"])
 
@@ -45,10 +46,8 @@ class TaskNotFound(TaskError):
     code = "task_not_found"
 
 
-class RecommendRequest(BaseModel):
+class RecommendRequest(Strict):
     """A task that a model is wanted for."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     task: Annotated[str, Field(min_length=1, max_length=100)]
     target_language: Annotated[
@@ -119,19 +118,9 @@ async def recommend(request: Request) -> Response:
     """
     read_query(request, NoQuery)
     it = services(request)
-    asked = read_recommend((await read_body(request, MAX_BODY_BYTES)).value)
+    asked = shaped(RecommendRequest, (await read_body(request, MAX_BODY_BYTES)).value)
     label, does = _task(asked.task)
     return Response(dumps(told(asked.task, label, await _candidates(it, does))), media_type=Media.JSON.value)
-
-
-def read_recommend(raw: object) -> RecommendRequest:
-    """The request in a decoded body. Raises InvalidRequest, naming the field."""
-    if not isinstance(raw, Mapping):
-        raise InvalidRequest("The body must be a JSON object.")
-    try:
-        return RecommendRequest.model_validate(raw)
-    except ValidationError as error:
-        raise explain(error.errors(include_url=False), RecommendRequest) from None
 
 
 def _task(name: str) -> tuple[str, Callable[[Spec], bool]]:
