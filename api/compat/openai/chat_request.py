@@ -148,7 +148,7 @@ def chat_of(body: Mapping[str, Any]) -> Chat:
         options["thinking"] = thinking
     messages, choices = native(request.messages), request.choices
     check_copies(messages, choices)
-    names = {**names_of(choices), **form.names, **tools.names}
+    names = {**_names_of(choices), **form.names, **tools.names}
     names["options.thinking"] = "reasoning_effort" if by_template is None else "chat_template_kwargs.enable_thinking"
     for index, message in enumerate(messages):
         where = f"messages[{index}].content"
@@ -178,7 +178,7 @@ def check_lock(form: Mapping[str, Any], calling: Calling | None, where: str) -> 
         raise InvalidRequest(message, param=where)
 
 
-def names_of(choices: int) -> dict[str, str]:
+def _names_of(choices: int) -> dict[str, str]:
     """How the fields of the job are called in the body, of which each choice is an item."""
     items = {f"items[{index}]{inside}": "messages" for index in range(choices) for inside in ("", ".messages")}
     return {"items": "messages" if choices == 1 else "n", **items, "verb": "model", "options": ""}

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from api.compat.endpoints import Asked
-from api.compat.openai.chat_request import MAX_TOOLS, THOUGHTLESS, Effort, Metadata, check_lock, names_of
+from api.compat.openai.chat_request import MAX_TOOLS, THOUGHTLESS, Effort, Metadata, check_lock
 from api.compat.openai.formats import locked
 from api.compat.openai.responses_items import InputCall, InputCallOutput, InputItem, message_of, text_or_list
 from api.compat.openai.sampling import TEMPERATURE
@@ -126,23 +126,13 @@ class Responding:
     request: ResponsesRequest
     calling: Calling | None
 
-    @property
-    def logprobs(self) -> bool:
-        """Whether log probabilities were asked for."""
-        return _LOGPROBS in (self.request.include or ())
-
 
 def responding(body: Mapping[str, Any]) -> Responding:
     """The response that a body asks for. Raises InvalidRequest, which names the field."""
     request = shaped(ResponsesRequest, body)
     form = locked(None if request.text is None else request.text.format, "text.format")
-    choice = request.tool_choice
-    tools = offered(
-        [Function(**tool.model_dump(exclude={"type"})) for tool in request.tools or ()],
-        choice,
-        parallel=request.parallel_tool_calls is not False,
-        inside="",
-    )
+    parallel = request.parallel_tool_calls is not False
+    tools = offered(request.tools or (), request.tool_choice, parallel=parallel, inside="")
     check_lock(form.options, tools.calling, "text.format")
     logprobs = _LOGPROBS in (request.include or ())
     if request.top_logprobs and not logprobs:
@@ -165,12 +155,13 @@ def responding(body: Mapping[str, Any]) -> Responding:
     messages, places = _messages(request)
     raw = {"verb": Verb.GENERATE.value, "model": request.model, "items": [{"messages": messages}], "options": options}
     names = {
-        **names_of(1),
         "items": "input",
         "items[0]": "input",
         "items[0].messages": "input",
         "messages": "input",
         **places,
+        "verb": "model",
+        "options": "",
         "options.max_tokens": "max_output_tokens",
         "options.thinking": "reasoning.effort",
         "options.logprobs": "include",

@@ -111,7 +111,7 @@ def offered(
 
 
 def _described(function: Function) -> dict[str, Any]:
-    return {"type": "function", "function": function.model_dump(exclude={"strict"}, exclude_none=True)}
+    return {"type": "function", "function": function.model_dump(exclude={"strict", "type"}, exclude_none=True)}
 
 
 def _key(index: int) -> str:
