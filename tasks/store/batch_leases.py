@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-import orjson
 from sqlalchemy import Connection
 
 from tasks.batches import OPEN, Batch, Part, Status
 from tasks.files import StoredFile
 from tasks.store import files
 from tasks.store.batches import COLUMNS, batch_of, is_one_of
-from tasks.store.rows import columns, unnest
+from tasks.store.rows import clean, columns, json_text, unnest
 
 OURS = f"batches.id = %(id)s AND feeder = %(feeder)s AND {is_one_of(OPEN)}"
 """The condition that a batch is open and under the lease of this name."""
@@ -48,8 +47,6 @@ WHERE {OURS} RETURNING status
 """
 
 _PART_COLUMNS = columns(part="int4", first_line="int4", lines="int4", start="int8", size="int8")
-
-_PART_FIELDS = tuple(Part.__dataclass_fields__)
 
 _BEGIN = f"""
 UPDATE batches SET status = CASE WHEN status = 'validating' THEN 'in_progress' ELSE status END,
@@ -109,10 +106,11 @@ def tend(conn: Connection, id_: UUID, feeder: str, lease_s: float, completed: in
 def begin(conn: Connection, id_: UUID, feeder: str, parts: Sequence[Part], model: str | None) -> Batch:
     """The input file is good: keep its parts. Raises LeaseLost."""
     total = sum(part.lines for part in parts)
-    row = conn.exec_driver_sql(_BEGIN, {"id": id_, "feeder": feeder, "total": total, "model": model}).one_or_none()
+    given = {"id": id_, "feeder": feeder, "total": total, "model": model and clean(model)}
+    row = conn.exec_driver_sql(_BEGIN, given).one_or_none()
     if row is None:
         raise LeaseLost
-    arrays = {name: [getattr(part, name) for part in parts] for name in _PART_FIELDS}
+    arrays = {column.name: [getattr(part, column.name) for part in parts] for column in _PART_COLUMNS}
     conn.exec_driver_sql(_ADD_PARTS, {"batch": id_, **arrays}).close()
     return batch_of(row)
 
@@ -149,7 +147,7 @@ def end(
         "id": id_,
         "feeder": feeder,
         "status": status.value,
-        "errors": None if errors is None else orjson.dumps(list(errors)).decode(),
+        "errors": json_text(errors),
         "output_file": output and output.id,
         "error_file": failures and failures.id,
     }

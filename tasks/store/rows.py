@@ -67,7 +67,7 @@ def clean(text: str) -> str:
     return text.translate(_SAFE).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def json_text(value: Mapping[str, Any] | None) -> str | None:
+def json_text(value: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None) -> str | None:
     """The value as JSON that a JSONB column takes."""
     if value is None:
         return None

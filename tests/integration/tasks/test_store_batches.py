@@ -13,6 +13,7 @@ from tasks.batches import Batch, BatchNotFound, Part, Status, Tally, line_job
 from tasks.db import Database
 from tasks.files import FileInUse, FileNotFound, StoredFile
 from tasks.jobs import State
+from tasks.lines import Fault
 from tasks.messages import Completion, Submission
 from tasks.prepare import job_id
 from tasks.store import batch_leases as leases
@@ -276,6 +277,19 @@ def test_which_blobs_belong_to_something(database: Database, file: StoredFile, b
     database.run(leases.end, begun.id, "one", Status.FAILED)
 
     assert database.run(store.open_folders, [begun.folder]) == set()
+
+
+def test_the_model_of_a_batch_is_kept_whatever_its_name_holds(database: Database, begun: Batch) -> None:
+    assert database.run(leases.begin, begun.id, "one", PARTS, "m\0").model == "m\N{REPLACEMENT CHARACTER}"
+
+
+def test_what_is_wrong_with_a_file_is_kept_whatever_its_lines_hold(database: Database, begun: Batch) -> None:
+    faults = [Fault("unknown_field", "Line 1: unknown field 'a\\x00'.", 1, "a\0").as_data()]
+
+    database.run(leases.end, begun.id, "one", Status.FAILED, errors=faults)
+
+    told = [{**faults[0], "param": "a\N{REPLACEMENT CHARACTER}"}]
+    assert database.run(store.get, begun.id, "anna").errors == told
 
 
 def test_a_batch_is_forgotten_long_after_its_end_and_not_before_its_files(
