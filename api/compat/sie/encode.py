@@ -80,11 +80,9 @@ _BINARY = "binary"
 
 
 def to_job(model: str, body: Mapping[str, Any]) -> Asked:
-    """The encode job of a body. The bits of `binary` are unsigned here, which the native API calls `ubinary`."""
+    """The encode job of a body."""
     shaped(EncodeBody, body)
     asked = given(Verb.ENCODE, model, body, inside="params", own=_OWN)
-    if asked.options.get("output_dtype") == _BINARY:
-        asked.options["output_dtype"] = OutputDtype.UBINARY.value
     raw = {"verb": "encode", "model": asked.model, "items": native_items(body["items"]), "options": asked.options}
     return Asked(raw, asked.names)
 

@@ -12,7 +12,6 @@ from api.compat.sie.grammars import native_grammar
 from api.compat.sie.items import native_item, native_items
 from api.compat.sie.options import given
 from catalog.errors import nearest
-from catalog.options import OutputDtype
 from catalog.terms import Lane, Verb
 from tasks.errors import InvalidRequest
 
@@ -71,9 +70,6 @@ def to_native(body: object) -> Asked:
         return Asked({"verb": verb, "model": model, "items": body.get("items")}, {"verb": "operation"})
     fields, rest = _fields(Verb(verb), body)
     asked = given(Verb(verb), model, rest, own={"output_types": "output_types"})
-    if asked.options.get("output_dtype") == OutputDtype.BINARY:
-        # The peer's bits are unsigned.
-        asked.options["output_dtype"] = OutputDtype.UBINARY.value
     names: dict[str, str] = {}
     if verb == Verb.GENERATE:
         asked.options.setdefault("raw", True)

@@ -13,6 +13,7 @@ from typing import Any
 from api.compat.sie.arrays import number
 from catalog.errors import InvalidOption
 from catalog.loader import DEFAULT
+from catalog.options import OutputDtype
 from catalog.terms import Verb
 from tasks.errors import InvalidRequest
 
@@ -40,8 +41,10 @@ def given(verb: Verb, model: str, body: Mapping[str, Any], *, inside: str = "", 
     names = {"verb": "model", "options": where}
     for field, option in own.items():
         if (value := holder.get(field)) is not None:
-            found[option] = number(value)
-            names[f"options.{option}"] = f"{inside}.{field}" if inside else field
+            place = f"{inside}.{field}" if inside else field
+            name, meant = _meant(verb, option, number(value), place)
+            found[name] = meant
+            names[f"options.{name}"] = place
     for name, value in (sent or {}).items():
         if value is None or name == "profile":
             continue
@@ -78,6 +81,10 @@ def _translated(verb: Verb, name: str, value: Any, where: str) -> tuple[str, Any
         if value is False:
             return None
         raise InvalidOption(f"Option {name!r} is not taken: {why}.", param=where)
+    return _meant(verb, name, value, where)
+
+
+def _meant(verb: Verb, name: str, value: Any, where: str) -> tuple[str, Any]:
     meaning = _MEANINGS.get((verb, name))
     return (name, value) if meaning is None else (meaning[0], meaning[1](value, where))
 
@@ -120,7 +127,13 @@ def _granularity(value: Any, where: str) -> str:
     return "word" if "word" in value else "segment"
 
 
+def _dtype(value: Any, where: str) -> Any:
+    """The peer's bits are unsigned, which the native API calls `ubinary`."""
+    return OutputDtype.UBINARY.value if value == OutputDtype.BINARY else value
+
+
 _MEANINGS: Mapping[tuple[Verb, str], tuple[str, Callable[[Any, str], Any]]] = {
+    (Verb.ENCODE, "output_dtype"): ("output_dtype", _dtype),
     (Verb.ENCODE, "overflow_policy"): ("truncate", _cuts),
     (Verb.SCORE, "overflow_policy"): ("truncate", _cuts),
     (Verb.SCORE, "score_mode"): ("score_mode", _score_mode),

@@ -20,6 +20,7 @@ def read(verb: Verb, options: Any, model: str = "acme/owl", **own: Any) -> Any:
         (Verb.ENCODE, {"is_query": True, "normalize": False}, {"is_query": True, "normalize": False}),
         (Verb.ENCODE, {"overflow_policy": "error"}, {"truncate": False}),
         (Verb.ENCODE, {"muvera": False, "pooling": None}, {}),
+        (Verb.ENCODE, {"output_dtype": "binary"}, {"output_dtype": "ubinary"}),
         (Verb.SCORE, {"score_mode": "colbert"}, {"score_mode": "multivector"}),
         (Verb.SCORE, {"score_mode": "hybrid", "score_weights": {"dense": 1}},
          {"score_mode": "all", "score_weights": [1, 0.2, 0.4]}),
