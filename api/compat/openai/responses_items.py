@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from api.compat.openai.texts import form_of
 from api.compat.openai.turns import called, image
 from tasks.items import MAX_PARTS, Strict
 
@@ -65,14 +66,9 @@ _Parts = Annotated[
 ]
 
 
-def text_or_list(value: object) -> str | None:
-    """The branch of a union that a value belongs to; None for neither."""
-    return "(text)" if isinstance(value, str) else "(list)" if isinstance(value, list) else None
-
-
 Content = Annotated[
     Annotated[str, Tag("(text)")] | Annotated[_Parts, Tag("(list)")],
-    Discriminator(text_or_list, custom_error_type="form", custom_error_message="must be a text or a list of parts"),
+    Discriminator(form_of, custom_error_type="form", custom_error_message="must be a text or a list of parts"),
 ]
 
 _Status = Annotated[str | None, Field(description="Taken, and ignored")]

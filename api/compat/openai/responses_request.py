@@ -14,8 +14,9 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 from api.compat.endpoints import Asked
 from api.compat.openai.chat_request import MAX_TOOLS, THOUGHTLESS, Effort, Metadata, check_lock
 from api.compat.openai.formats import locked
-from api.compat.openai.responses_items import InputCall, InputCallOutput, InputItem, message_of, text_or_list
+from api.compat.openai.responses_items import InputCall, InputCallOutput, InputItem, message_of
 from api.compat.openai.sampling import TEMPERATURE
+from api.compat.openai.texts import form_of
 from api.compat.openai.tools import WORD_OR_FUNCTION, ChoiceWord, Function, FunctionsOnly, NamedFunction, offered
 from api.compat.openai.turns import image_names
 from api.compat.openai.wording import Calling
@@ -78,7 +79,7 @@ class ResponsesRequest(Strict):
     input: Annotated[
         Annotated[str, Tag("(text)")]
         | Annotated[list[InputItem], Field(min_length=1, max_length=MAX_MESSAGES), Tag("(list)")],
-        Discriminator(text_or_list, custom_error_type="form", custom_error_message="must be a text or a list of items"),
+        Discriminator(form_of, custom_error_type="form", custom_error_message="must be a text or a list of items"),
     ]
     instructions: Annotated[str | None, Field(description="Goes first, as a message of the system's")] = None
     max_output_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None

@@ -26,7 +26,7 @@ TEMPERATURE = 1.0
 _Penalty = Annotated[Fraction, Field(ge=-2, le=2)]
 _Text = Annotated[str, Field(min_length=1, max_length=500)]
 _Stop = Annotated[
-    Annotated[_Text, Tag("(text)")] | Annotated[list[_Text], Field(max_length=MOST_STOPS), Tag("(texts)")],
+    Annotated[_Text, Tag("(text)")] | Annotated[list[_Text], Field(max_length=MOST_STOPS), Tag("(list)")],
     Discriminator(form_of, custom_error_type="form", custom_error_message="must be a text or a list of texts"),
 ]
 

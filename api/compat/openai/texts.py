@@ -23,12 +23,12 @@ def _no_tokens(value: object, info: ValidationInfo) -> object:
 
 
 def form_of(value: object) -> str | None:
-    """The branch of a text or a list of texts that a value belongs to; None for neither."""
-    return "(text)" if isinstance(value, str) else "(texts)" if isinstance(value, list) else None
+    """The branch of a text or a list that a value belongs to; None for neither."""
+    return "(text)" if isinstance(value, str) else "(list)" if isinstance(value, list) else None
 
 
 Texts = Annotated[
-    Annotated[str, Tag("(text)")] | Annotated[list[str], Field(min_length=1, fail_fast=True), Tag("(texts)")],
+    Annotated[str, Tag("(text)")] | Annotated[list[str], Field(min_length=1, fail_fast=True), Tag("(list)")],
     Discriminator(form_of, custom_error_type="form", custom_error_message="must be a text or a list of texts"),
     BeforeValidator(_no_tokens),
 ]

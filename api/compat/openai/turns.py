@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
+from api.compat.openai.texts import form_of
 from api.compat.shapes import untaken
 from tasks.errors import InvalidRequest
 from tasks.items import MAX_MESSAGES, MAX_PARTS, MAX_TOOL_CALLS, Strict, fault
@@ -74,13 +75,9 @@ Part = Annotated[
 ]
 
 
-def _content(value: object) -> str | None:
-    return "(text)" if isinstance(value, str) else "(parts)" if isinstance(value, list) else None
-
-
 Content = Annotated[
-    Annotated[str, Tag("(text)")] | Annotated[list[Part], Field(max_length=MAX_PARTS), Tag("(parts)")],
-    Discriminator(_content, custom_error_type="form", custom_error_message="must be a text or a list of parts"),
+    Annotated[str, Tag("(text)")] | Annotated[list[Part], Field(max_length=MAX_PARTS), Tag("(list)")],
+    Discriminator(form_of, custom_error_type="form", custom_error_message="must be a text or a list of parts"),
 ]
 
 
