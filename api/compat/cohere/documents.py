@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Tag
 
-from tasks.errors import EmptyText, InvalidRequest
+from api.compat.openai.texts import blank
+from tasks.errors import InvalidRequest
 
 TEXT = "text"
 
@@ -40,7 +41,7 @@ def shown(document: str | Mapping[str, Any], text: str) -> dict[str, Any]:
 def _text(document: str | Mapping[str, Any], fields: Sequence[str], at: str) -> str:
     text = document if isinstance(document, str) else _read(document, fields, at)
     if not text or text.isspace():
-        raise EmptyText(f"{at!r} is empty or blank; send some text.", param=at)
+        raise blank(at)
     return text
 
 

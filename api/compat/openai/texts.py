@@ -43,8 +43,13 @@ def listed(texts: str | list[str], field: str) -> list[str]:
         return [texts]
     for place, text in enumerate(texts):
         if not text or text.isspace():
-            raise EmptyText(f"{f'{field}[{place}]'!r} is empty or blank; send some text.", param=f"{field}[{place}]")
+            raise blank(f"{field}[{place}]")
     return texts
+
+
+def blank(at: str) -> EmptyText:
+    """The error of a blank text among others, by its place."""
+    return EmptyText(f"{at!r} is empty or blank; send some text.", param=at)
 
 
 def names_of(body: Mapping[str, Any], field: str, times: int = 1) -> dict[str, str]:

@@ -11,13 +11,12 @@ from pydantic import Field
 
 from api.compat.endpoints import Asked, Ended
 from api.compat.failures import check_rows
-from api.compat.openai.texts import Texts, listed, names_of
+from api.compat.openai.texts import Texts, blank, listed, names_of
 from api.compat.shapes import shaped
 from api.compat.tei.work import Cutting, Work
 from api.schemas import Reply
 from catalog.schema import OutputKind, Spec
 from catalog.terms import Verb
-from tasks.errors import EmptyText
 from tasks.items import Strict
 
 PromptName = Annotated[str | None, Field(description="The name of one of the model's own prompts")]
@@ -141,8 +140,7 @@ def similarity_job(model: str, body: Mapping[str, Any]) -> Asked:
     names = _similar_names(body)
     for place, text in enumerate(texts):
         if not text or text.isspace():
-            at = names[f"items[{place}]"]
-            raise EmptyText(f"{at!r} is empty or blank; send some text.", param=at)
+            raise blank(names[f"items[{place}]"])
     return Asked(_encode(model, texts, "dense", how, how.prompt_name), names)
 
 
