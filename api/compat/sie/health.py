@@ -40,7 +40,8 @@ async def look(request: Request) -> Response:
     reasons = await missing(it)
     if reasons and not (is_peer(request) and reasons.keys() == {"worker"}):
         raise NotReady(" ".join(reasons.values()))
-    body = health(await it.presence.live(), it.clock())
+    # `missing` has just looked at the workers.
+    body = health(await it.presence.lately(LOOK_S), it.clock())
     return Response(dumps(body), media_type=Media.JSON.value, headers=VERSION_HEADERS)
 
 
