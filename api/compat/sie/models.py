@@ -9,10 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.media import Media, dumps
-from api.model_objects import CREATED, find_model, holders, now, owner
+from api.model_objects import CREATED, find_model, holders, owner, workers_now
 from api.presence import FAILED, Worker
 from api.residency import summed
 from api.services import services
+from catalog.loader import DEFAULT
 from catalog.schema import GenerateFacts, InputKind, Spec
 from tasks.errors import ModelTooLarge
 
@@ -40,7 +41,7 @@ _PROFILE = {
 async def listing(request: Request) -> Response:
     """Every model of the catalog."""
     it = services(request)
-    workers = (await now(it)).workers
+    workers = await workers_now(it)
     body = {"models": [model_info(spec, workers) for spec in it.catalog.specs]}
     return Response(dumps(body), media_type=Media.JSON.value)
 
@@ -49,7 +50,7 @@ async def one(request: Request) -> Response:
     """One model."""
     it = services(request)
     choice = await find_model(it, request.path_params["id"])
-    return Response(dumps(model_info(choice.spec, (await now(it)).workers)), media_type=Media.JSON.value)
+    return Response(dumps(model_info(choice.spec, await workers_now(it))), media_type=Media.JSON.value)
 
 
 def model_info(spec: Spec, workers: Sequence[Worker]) -> dict[str, Any]:
@@ -65,9 +66,7 @@ def model_info(spec: Spec, workers: Sequence[Worker]) -> dict[str, Any]:
         "state": state,
         "last_error": last_error(here) if state == "failed" else None,
         "max_sequence_length": spec.max_length if spec.unit == "tokens" else None,
-        "profiles": {
-            name: {"is_default": name == "default", **_PROFILE} for name in ("default", *sorted(spec.profiles))
-        },
+        "profiles": {name: {"is_default": name == DEFAULT, **_PROFILE} for name in (DEFAULT, *sorted(spec.profiles))},
         "revision": spec.source.revision,
         "capabilities": None if spec.tasks.generate is None else _capabilities(spec, spec.tasks.generate),
         "routing": {"policy": None, "upstream_kind": None},

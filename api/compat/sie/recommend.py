@@ -19,7 +19,7 @@ from api.compat.dialect import route_class
 from api.compat.shapes import shaped
 from api.compat.sie import errors
 from api.media import Media, dumps
-from api.model_objects import now
+from api.model_objects import workers_now
 from api.presence import too_large
 from api.queries import NoQuery, read_query
 from api.route import documented
@@ -133,7 +133,7 @@ def _task(name: str) -> tuple[str, Callable[[Spec], bool]]:
 
 async def _candidates(it: Services, does: Callable[[Spec], bool]) -> list[Spec]:
     """The models that do it and may run, in the order in which they are told."""
-    catalog, workers = it.catalog, (await now(it)).workers
+    catalog, workers = it.catalog, await workers_now(it)
     able = [
         spec
         for spec in catalog.specs
