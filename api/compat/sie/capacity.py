@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from api.compat.sie.models import STATES
+from api.model_objects import LOADED
 from api.presence import Worker
 from api.residency import summed, whole
 from api.schemas import Reply
@@ -91,7 +92,7 @@ def worker_info(worker: Worker) -> dict[str, Any]:
         "queue_depth": worker.waiting,
         "pending_cost": 0,
         "inflight_batches": worker.running,
-        "loaded_models": sorted(str(model["key"]) for model in worker.models if model.get("state") == "resident"),
+        "loaded_models": sorted(str(model["key"]) for model in worker.models if model.get("state") == LOADED),
         "memory_used_bytes": max(0, total - free),
         "memory_total_bytes": total,
         "bundle": BUNDLE,
@@ -102,10 +103,10 @@ def worker_info(worker: Worker) -> dict[str, Any]:
 def cluster_status(workers: Sequence[Worker], now: float) -> dict[str, Any]:
     """The peer's `ClusterStatusMessage` without its time, at Unix second `now`."""
     told = [worker_info(worker) for worker in workers]
-    here = [(worker, model) for worker in workers for model in worker.models]
     by_name: dict[str, list[tuple[Worker, Mapping[str, Any]]]] = {}
-    for worker, model in here:
-        by_name.setdefault(str(model.get("key", "")), []).append((worker, model))
+    for worker in workers:
+        for model in worker.models:
+            by_name.setdefault(str(model.get("key", "")), []).append((worker, model))
     return {
         "cluster": {
             "worker_count": sum(one["healthy"] for one in told),
@@ -139,7 +140,7 @@ def _rate(worker: Worker, now: float) -> float:
 
 def _summary(name: str, held: Sequence[tuple[Worker, Mapping[str, Any]]]) -> dict[str, Any]:
     total = summed([model for _, model in held])
-    loaded = [worker for worker, model in held if model.get("state") == "resident"]
+    loaded = [worker for worker, model in held if model.get("state") == LOADED]
     return {
         "name": name,
         "state": STATES[total["state"]],
