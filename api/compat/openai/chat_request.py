@@ -97,8 +97,6 @@ class ChatRequest(Sampling):
             self.thinks_by_template != self.thinks_by_effort
         ):
             raise fault("says another thing than 'chat_template_kwargs'; leave one out", "reasoning_effort")
-        if self.stream_options is not None and not self.stream:
-            raise fault("is for a stream; set 'stream'", "stream_options")
         return self
 
     @property

@@ -58,8 +58,6 @@ class CompletionsRequest(Sampling):
             raise fault("is not taken: ask for as many choices as you want by 'n'", "best_of")
         if self.echo and self.logprobs is not None:
             raise fault("cannot be had with 'logprobs': those of a prompt are not computed", "echo")
-        if self.stream_options is not None and not self.stream:
-            raise fault("is for a stream; set 'stream'", "stream_options")
         return self
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import msgpack
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from api.compat.openai.texts import form_of
 from api.schemas import Reply
 from catalog.options.generate import MOST_STOPS, Biases
 from catalog.options.words import Fraction
 from tasks.errors import LimitExceeded
-from tasks.items import Strict
+from tasks.items import Strict, fault
 
 MAX_CHOICES = 128
 
@@ -56,6 +56,12 @@ class Sampling(Strict):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     user: Annotated[str | None, Field(description="Taken, and kept nowhere")] = None
+
+    @model_validator(mode="after")
+    def _streams(self) -> Self:
+        if self.stream_options is not None and not self.stream:
+            raise fault("is for a stream; set 'stream'", "stream_options")
+        return self
 
     @property
     def choices(self) -> int:
