@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from tasks.batches import Part, Tally
 from tasks.jobs import Event, Job, State
 from tasks.store.batch_leases import OURS, LeaseLost
+from tasks.store.change import CANCELLED
 from tasks.store.guards import before
 from tasks.store.rows import JOB_COLUMNS, job_of
 
@@ -64,8 +65,7 @@ WHERE batch = %(batch)s AND (output IS NOT NULL OR errors IS NOT NULL) ORDER BY 
 _STATES = "SELECT id, state, coalesce(octet_length(result), 0) FROM jobs WHERE id = ANY(%(ids)s::uuid[])"
 
 _CANCEL_JOBS = f"""
-UPDATE jobs SET state = 'cancelled', error = NULL, finished_at = now(), version = version + 1, lease_until = NULL,
-  expires_at = now() + make_interval(secs => retention_s)
+UPDATE jobs SET {CANCELLED}
 WHERE id IN (
   SELECT id FROM jobs WHERE id = ANY(%(ids)s::uuid[]) AND {before(Event.CANCEL)} ORDER BY id FOR NO KEY UPDATE
 ) RETURNING id

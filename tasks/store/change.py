@@ -24,9 +24,12 @@ class Changed:
     changed: bool
 
 
+CANCELLED = """state = 'cancelled', error = NULL, finished_at = now(), version = version + 1, lease_until = NULL,
+  expires_at = now() + make_interval(secs => retention_s)"""
+"""What an UPDATE sets for jobs that are cancelled."""
+
 _CANCEL = f"""
-UPDATE jobs SET state = 'cancelled', error = NULL, finished_at = now(), version = version + 1, lease_until = NULL,
-  expires_at = now() + make_interval(secs => retention_s)
+UPDATE jobs SET {CANCELLED}
 WHERE id = %(id)s AND caller = %(caller)s AND {before(Event.CANCEL)}
 RETURNING {JOB_COLUMNS}
 """
