@@ -8,15 +8,10 @@ from __future__ import annotations
 import logging
 import sys
 from copy import deepcopy
+from typing import Any
 
 import uvicorn
 from uvicorn.config import LOGGING_CONFIG
-
-HTTP = "api.heads:BoundedHeads"
-WEBSOCKETS = "websockets-sansio"
-"""Of uvicorn's protocols the one that keeps to its event loop; the older one over `websockets` is being given up."""
-MAX_MESSAGE_BYTES = 4096
-"""Those who watch say nothing."""
 
 
 class SocketChatter(logging.Filter):
@@ -41,25 +36,26 @@ LOGGING = deepcopy(LOGGING_CONFIG)
 LOGGING["filters"] = {"socket_chatter": {"()": "deploy.serve.SocketChatter"}}
 LOGGING["loggers"]["uvicorn.error"]["filters"] = ["socket_chatter"]
 
+SERVED: dict[str, Any] = {
+    "app": "api.app:create",
+    "factory": True,
+    "loop": "uvloop",
+    "http": "api.heads:BoundedHeads",
+    # Of uvicorn's protocols the one that keeps to its event loop; the older one over `websockets` is being given up.
+    "ws": "websockets-sansio",
+    # Those who watch say nothing.
+    "ws_max_size": 4096,
+    "access_log": False,
+    "log_config": LOGGING,
+    "timeout_graceful_shutdown": 5,
+}
+"""How the API is served, whoever holds its socket."""
+
 
 def main(arguments: list[str]) -> None:
     """Serve until SIGTERM; open requests get five seconds."""
     host, port, processes, log_level = arguments
-    uvicorn.run(
-        "api.app:create",
-        factory=True,
-        host=host,
-        port=int(port),
-        workers=int(processes),
-        loop="uvloop",
-        http=HTTP,
-        ws=WEBSOCKETS,
-        ws_max_size=MAX_MESSAGE_BYTES,
-        access_log=False,
-        log_config=LOGGING,
-        log_level=log_level,
-        timeout_graceful_shutdown=5,
-    )
+    uvicorn.run(**SERVED, host=host, port=int(port), workers=int(processes), log_level=log_level)
 
 
 if __name__ == "__main__":

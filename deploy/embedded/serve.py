@@ -11,25 +11,13 @@ import sys
 
 import uvicorn
 
-from deploy.serve import HTTP, LOGGING, MAX_MESSAGE_BYTES, WEBSOCKETS
+from deploy.serve import SERVED
 
 
 def main(arguments: list[str]) -> None:
     """Serve until SIGTERM; open requests get five seconds."""
     listener = socket.socket(fileno=int(arguments[0]))
-    config = uvicorn.Config(
-        "api.app:create",
-        factory=True,
-        loop="uvloop",
-        http=HTTP,
-        ws=WEBSOCKETS,
-        ws_max_size=MAX_MESSAGE_BYTES,
-        access_log=False,
-        log_config=LOGGING,
-        log_level=arguments[1],
-        timeout_graceful_shutdown=5,
-    )
-    uvicorn.Server(config).run(sockets=[listener])
+    uvicorn.Server(uvicorn.Config(**SERVED, log_level=arguments[1])).run(sockets=[listener])
 
 
 if __name__ == "__main__":
