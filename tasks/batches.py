@@ -15,7 +15,7 @@ from tasks.errors import InvalidRequest, TaskError
 
 MOST_WINDOW = timedelta(days=14)
 STALLED_AFTER = timedelta(minutes=5)
-"""An open batch of which no line has ended for so long, and no feeder was heard, is told to be stalled."""
+"""An open batch of which no line has ended for so long is told to be stalled."""
 
 PREFIX = "batch_"
 """Begins the id of a batch as callers see it."""
@@ -80,10 +80,9 @@ class Batch:
     errors: Sequence[Mapping[str, Any]] | None
     output_file: UUID | None
     error_file: UUID | None
-    lease_until: datetime | None
 
     def stalled(self, now: datetime) -> bool:
-        """Whether it should move and does not: nobody works on it, or no line has ended for long."""
+        """Whether it should move and does not: no line has ended for long."""
         if self.status not in OPEN:
             return False
         since = max(moment for moment in (self.created_at, self.in_progress_at, self.progress_at) if moment)

@@ -32,7 +32,7 @@ def batch() -> Batch:
         input_file=id_, labels=None, model=None, output_expires_s=3600, folder="batches/x", created_at=NOW,
         expires_at=NOW + timedelta(days=1), in_progress_at=NOW, finalizing_at=None, cancelling_at=None, ended_at=None,
         progress_at=None, total=1, completed=0, failed=0, fed=0, input_tokens=0, output_tokens=0, errors=None,
-        output_file=None, error_file=None, lease_until=None,
+        output_file=None, error_file=None,
     )  # fmt: skip
 
 
