@@ -21,11 +21,11 @@ def timed(cost: float = 0.0, **load: Any) -> dict[str, Any]:
     return fake(seconds_per_cost=0.001, **load) | {"cost": {"base": cost, "per_token": 0.0}}
 
 
-def writer(*, max_new_tokens: int = 16, max_length: int = 4096, **load: Any) -> dict[str, Any]:
+def writer(*, max_new_tokens: int = 16, max_length: int = 4096, tools: bool = False, **load: Any) -> dict[str, Any]:
     """A model that answers prompts and conversations with words of no meaning, in no time."""
     return {
         "family": "fake_generator",
-        "tasks": {"generate": {"max_new_tokens": max_new_tokens}},
+        "tasks": {"generate": {"max_new_tokens": max_new_tokens, "tools": tools}},
         "inputs": ["text", "messages"],
         "parameters": 0,
         "max_length": max_length,

@@ -10,12 +10,18 @@ import openai
 import pytest
 from openai import APIStatusError, AsyncOpenAI, OpenAI
 
-KEY = "any"
+PATIENCE_S = 150.0
+"""Longer than a call is held."""
 
 
 def sync_client(url: str, **options: Any) -> OpenAI:
-    """A client as its users make one."""
-    return OpenAI(**{"base_url": f"{url}/v1", "api_key": KEY, "max_retries": 0, "timeout": 60.0, **options})
+    """A client as its users make one, but that it tries once."""
+    return OpenAI(**{**_options(url), **options})
+
+
+def async_client(url: str, **options: Any) -> AsyncOpenAI:
+    """The same, to be awaited."""
+    return AsyncOpenAI(**{**_options(url), **options})
 
 
 class Both:
@@ -44,5 +50,9 @@ class Both:
         return [first.value, second.value]
 
     async def _awaited(self, call: Callable[[Any], Any]) -> Any:
-        async with AsyncOpenAI(base_url=f"{self.url}/v1/", api_key=KEY, max_retries=0, timeout=60.0) as client:
+        async with async_client(self.url, base_url=f"{self.url}/v1/") as client:
             return await call(client)
+
+
+def _options(url: str) -> dict[str, Any]:
+    return {"base_url": f"{url}/v1", "api_key": "any", "max_retries": 0, "timeout": PATIENCE_S}

@@ -18,14 +18,14 @@ from pydantic import BaseModel
 
 from tests.acceptance.conftest import Running
 from tests.acceptance.fakes import writer
+from tests.acceptance.openai_clients import sync_client
 from tests.acceptance.small_models import PATIENT, small, smollm2
 
 SMALL = "small/smollm2"
 SEES = small(
     "tiny_llava", "vision_language", tasks={"generate": {}}, inputs=["text", "messages", "image"], max_length=512
 )
-ECHO = writer(echo=True, max_new_tokens=64)
-ECHO["tasks"]["generate"]["tools"] = True
+ECHO = writer(echo=True, max_new_tokens=64, tools=True)
 LOOK: Any = {
     "type": "function",
     "function": {"name": "look", "parameters": {"type": "object", "properties": {"at": {"type": "string"}}}},
@@ -47,7 +47,7 @@ def running(start_stack: Callable[..., Running]) -> Running:
 
 @pytest.fixture(scope="module")
 def client(running: Running) -> Iterator[OpenAI]:
-    with OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0) as made:
+    with sync_client(running.url) as made:
         yield made
 
 

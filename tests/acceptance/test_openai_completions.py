@@ -8,10 +8,9 @@ from typing import Any
 
 import openai
 import pytest
-from openai import AsyncOpenAI
 
 from tests.acceptance.fakes import writer
-from tests.acceptance.openai_clients import KEY, Both
+from tests.acceptance.openai_clients import Both, async_client
 
 pytestmark = pytest.mark.slow
 
@@ -114,7 +113,7 @@ def test_a_stream_tells_the_same_texts_and_its_usage(clients: Both, stack: Any) 
     chunks = list(clients.sync.completions.create(**asked, stream=True, stream_options=options))
 
     async def streamed() -> list[Any]:
-        async with AsyncOpenAI(base_url=f"{stack.url}/v1", api_key=KEY, max_retries=0) as client:
+        async with async_client(stack.url) as client:
             return [
                 chunk async for chunk in await client.completions.create(**asked, stream=True, stream_options=options)
             ]

@@ -13,10 +13,11 @@ from pydantic import BaseModel
 
 from tests.acceptance.conftest import Running
 from tests.acceptance.fakes import writer
+from tests.acceptance.openai_clients import async_client, sync_client
+from tests.acceptance.small_models import PATIENT
 
 SMALL = "roost/smollm2-135m-gguf"
-ECHO = writer(echo=True, max_new_tokens=64)
-ECHO["tasks"]["generate"]["tools"] = True
+ECHO = writer(echo=True, max_new_tokens=64, tools=True)
 LOOK: Any = {
     "type": "function",
     "name": "look",
@@ -35,18 +36,18 @@ class Bird(BaseModel):
 def running(start_stack: Callable[..., Running]) -> Running:
     broken = writer(step_seconds=0.02, faults=[{"kind": "error", "at_call": 6}])
     models = {"fake/echo": ECHO, "fake/slow": writer(step_seconds=0.02), "fake/broken": broken}
-    return start_stack(models=models, lost_after_s=15.0, held_lease_s=60.0, job_lease_s=60.0)
+    return start_stack(models=models, **PATIENT)
 
 
 @pytest.fixture(scope="module")
 def client(running: Running) -> Iterator[OpenAI]:
-    with OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0) as made:
+    with sync_client(running.url) as made:
         yield made
 
 
 @pytest.fixture
 async def patient(running: Running) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0) as made:
+    async with async_client(running.url) as made:
         yield made
 
 

@@ -12,6 +12,7 @@ from openai import AsyncOpenAI, OpenAI
 
 from tests.acceptance.conftest import Running
 from tests.acceptance.fakes import writer
+from tests.acceptance.openai_clients import async_client, sync_client
 from tests.acceptance.small_models import PATIENT, smollm2
 
 SMALL = "small/smollm2"
@@ -28,13 +29,13 @@ def running(start_stack: Callable[..., Running]) -> Running:
 
 @pytest.fixture(scope="module")
 def client(running: Running) -> Iterator[OpenAI]:
-    with OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0) as made:
+    with sync_client(running.url) as made:
         yield made
 
 
 @pytest.fixture
 async def patient(running: Running) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0) as made:
+    async with async_client(running.url) as made:
         yield made
 
 
