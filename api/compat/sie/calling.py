@@ -76,21 +76,21 @@ async def run(request: Request, asked: Asked, size: int) -> Ended:
 
 async def note_load(request: Request, asked: Asked, error: RoostError) -> None:
     """Keep what is known of a failed load for the reply."""
-    if errors.is_load(error.code):
-        request.state.load_failure = await _load_failure(request, str(asked.raw["model"]), error)
+    if (kind := errors.load_class(error.code)) is not None:
+        request.state.load_failure = {
+            "param": "model",
+            "error_class": kind,
+            "attempts": await _attempts(request, str(asked.raw["model"])),
+            "permanent": not error.retryable,
+        }
 
 
-async def _load_failure(request: Request, model: str, error: RoostError) -> dict[str, Any]:
+async def _attempts(request: Request, model: str) -> int:
     it = services(request)
     try:
         choice = it.catalog.look_up(model)
         here = [one for _, one in holders(choice.spec, await it.presence.live()) if one.get("key") == choice.key]
     except (CatalogError, BrokerUnavailable):
         here = []
-    told = last_error(here) or {}
-    return {
-        "param": "model",
-        "error_class": errors.load_class(error.code),
-        "attempts": told.get("attempts", 1),
-        "permanent": not error.retryable,
-    }
+    told = last_error(here)
+    return 1 if told is None else int(told["attempts"])

@@ -90,25 +90,19 @@ def code_of(code: str) -> str:
     return told(Failure(code, "", None, False, status_of(code)))[1]
 
 
-def is_load(code: str) -> bool:
-    """Whether it is the error of a model that could not be loaded."""
-    return code in _LOAD_CLASSES
-
-
-def load_class(code: str) -> str:
-    """The peer's class of a failed load."""
-    return _LOAD_CLASSES.get(code, "UNKNOWN")
+def load_class(code: str) -> str | None:
+    """The peer's class of a failed load; None for what is none."""
+    return _LOAD_CLASSES.get(code)
 
 
 def item_error(error: Mapping[str, Any]) -> dict[str, str]:
     """The stored error of one item, in the peer's words."""
-    failure = Failure(error["code"], error["message"], None, error.get("retryable", False), status_of(error["code"]))
-    return {"code": told(failure)[1], "message": failure.message}
+    return {"code": code_of(error["code"]), "message": error["message"]}
 
 
-def body_of(failure: Failure) -> dict[str, Any]:
-    """The body of its reply."""
-    return {"detail": {"code": told(failure)[1], "message": failure.message, "param": failure.param}}
+def detail_of(failure: Failure) -> dict[str, Any]:
+    """What its reply, or the last event of its stream, says of it."""
+    return {"code": told(failure)[1], "message": failure.message, "param": failure.param}
 
 
 def render(request: Request, failure: Failure, more: Mapping[str, Any] | None = None) -> Response:
@@ -116,8 +110,7 @@ def render(request: Request, failure: Failure, more: Mapping[str, Any] | None = 
     status, code = told(failure)
     asked = request.headers.get("accept", "").partition(";")[0].strip().lower()
     media = Media.MSGPACK if asked in MSGPACK_NAMES else Media.JSON
-    body = body_of(failure)
-    body["detail"] |= more or {}
+    body = {"detail": {**detail_of(failure), **(more or {})}}
     headers = {CODE_HEADER: code}
     if code in _RETRY_AFTER_S:
         headers["retry-after"] = _RETRY_AFTER_S[code]

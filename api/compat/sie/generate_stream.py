@@ -11,7 +11,7 @@ from api.compat import sse
 from api.compat.dialect import Failure
 from api.compat.endpoints import Ended
 from api.compat.openai.sampling import usage_of
-from api.compat.sie.errors import told
+from api.compat.sie.errors import detail_of
 from api.texts import Delta
 
 
@@ -49,8 +49,7 @@ def failed_event(job_id: str) -> Callable[[Failure], bytes]:
     """The last event of a stream that breaks off, and what ends every stream."""
 
     def made(failure: Failure) -> bytes:
-        error = {"code": told(failure)[1], "message": failure.message, "param": failure.param}
-        body = {"request_id": job_id, "text_delta": "", "done": True, "finish_reason": "error", "error": error}
-        return sse.data(body) + sse.DONE
+        body = {"request_id": job_id, "text_delta": "", "done": True, "finish_reason": "error"}
+        return sse.data({**body, "error": detail_of(failure)}) + sse.DONE
 
     return made
