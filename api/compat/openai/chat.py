@@ -11,6 +11,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.body import OFF_LOOP_BYTES
 from api.compat import sse
 from api.compat.calls import answered, begun, stream, taken
 from api.compat.dialect import route_class
@@ -22,6 +23,7 @@ from api.compat.openai.errors import CALL_ERRORS, event_of, render
 from api.compat.openai.sampling import Usage, usage_of
 from api.compat.openai.toolcalls import Call
 from api.compat.openai.wording import Part, Thought, Words, parts_of
+from api.door import off_loop
 from api.route import documented
 from api.schemas import Reply
 
@@ -156,6 +158,7 @@ async def chat_completions(request: Request) -> Response:
     call = await taken(request, ENDPOINT)
     if not call.body.get("stream"):
         return await answered(request, ENDPOINT, call)
+    chat = await off_loop(call.size > OFF_LOOP_BYTES, reread, call.body)
     pieces = await begun(stream(request, call.asked, size=call.size))
-    frames = events(request.state.job_id, pieces, reread(call.body), int(time.time()))
+    frames = events(request.state.job_id, pieces, chat, int(time.time()))
     return sse.reply(sse.unbroken(frames, event_of))

@@ -13,6 +13,7 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.body import OFF_LOOP_BYTES
 from api.compat import sse
 from api.compat.calls import answered, begun, stream, taken
 from api.compat.dialect import Failure, route_class
@@ -22,6 +23,7 @@ from api.compat.openai.errors import CALL_ERRORS, body_of, render
 from api.compat.openai.responses_output import Writer, status_of
 from api.compat.openai.responses_request import Responding, ResponsesRequest, reread, responding
 from api.compat.openai.sampling import TEMPERATURE
+from api.door import off_loop
 from api.route import documented
 from api.schemas import Reply
 from api.texts import Delta
@@ -222,6 +224,7 @@ async def responses(request: Request) -> Response:
     call = await taken(request, ENDPOINT)
     if not call.body.get("stream"):
         return await answered(request, ENDPOINT, call)
+    asked = await off_loop(call.size > OFF_LOOP_BYTES, reread, call.body)
     pieces, events = await begun(stream(request, call.asked, size=call.size)), Events()
-    frames = events.told(request.state.job_id, pieces, reread(call.body), int(time.time()))
+    frames = events.told(request.state.job_id, pieces, asked, int(time.time()))
     return sse.reply(sse.unbroken(frames, events.failed))
