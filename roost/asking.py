@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -31,10 +31,6 @@ class Asked:
     items: list[Any]
     fields: Mapping[str, Any] = field(default_factory=dict)
     key: str | None = None
-
-    def with_items(self, items: list[Any], key: str | None) -> Asked:
-        """The same job of other items."""
-        return replace(self, items=items, key=key)
 
 
 def asked(verb: str, model: str, items: Any, given: Mapping[str, Any], key: str | None) -> Asked:
