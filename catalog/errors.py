@@ -6,7 +6,7 @@ request field at fault where there is one. Each layer has one such module; each 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 
@@ -122,3 +122,9 @@ def nearest(name: str, known: Sequence[str], count: int = 3) -> list[str]:
     close = get_close_matches(asked, {**folded, **tails}, n=count + 3, cutoff=0.5)
     close.sort(key=lambda found: sorted(found) != sorted(asked))
     return list(dict.fromkeys(folded.get(c) or tails[c] for c in close))[:count]
+
+
+def suggestion(name: str, known: Iterable[str], otherwise: str = ".") -> str:
+    """The end of a message on an unknown name: the nearest known one, or `otherwise` where none is near."""
+    close = nearest(name, list(known), 1)
+    return f"; did you mean {close[0]!r}?" if close else otherwise

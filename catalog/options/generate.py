@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from catalog.errors import InvalidOption, nearest
+from catalog.errors import InvalidOption, suggestion
 from catalog.options.families import unkept
 from catalog.options.words import Fraction, Options, Tree, at_most
 from catalog.schema import Spec
@@ -108,9 +108,8 @@ def check_generate(spec: Spec, options: GenerateOptions, sent: Collection[str] =
     facts = spec.tasks.generate
     assert facts is not None, "the verb was checked before its options"
     if options.lora is not None and options.lora not in spec.loras:
-        close = nearest(options.lora, list(spec.loras), 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"it has: {', '.join(sorted(spec.loras)) or 'none'}."
-        raise InvalidOption(f"Model {spec.id!r} has no LoRA {options.lora[:100]!r}; {hint}", param="options.lora")
+        hint = suggestion(options.lora, spec.loras, f"; it has: {', '.join(sorted(spec.loras)) or 'none'}.")
+        raise InvalidOption(f"Model {spec.id!r} has no LoRA {options.lora[:100]!r}{hint}", param="options.lora")
     if options.grammar is not None and not facts.grammar:
         raise InvalidOption(f"The output of {spec.id!r} cannot be locked to a grammar.", param="options.grammar")
     for name in sorted(unkept(spec.family)):

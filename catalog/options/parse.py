@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from catalog.errors import InvalidOption, nearest
+from catalog.errors import InvalidOption, suggestion
 from catalog.options.encode import EncodeOptions, check_encode
 from catalog.options.extract import ExtractOptions, check_extract, extract_fields
 from catalog.options.families import unread
@@ -97,9 +97,8 @@ def _check_names(verb: str, sent: Mapping[str, Any], valid: Sequence[str], model
     if unknown in _BY_VERB[verb].model_fields:
         message = f"Model {model!r} does nothing with the option {unknown!r} for {verb}; it takes: {', '.join(valid)}."
         raise InvalidOption(message, param=f"options.{unknown}")
-    hint = nearest(unknown, valid, 1)
-    advice = f"did you mean {hint[0]!r}?" if hint else f"valid options: {', '.join(valid)}."
-    raise InvalidOption(f"Unknown option {unknown[:100]!r} for {verb}; {advice}", param=f"options.{unknown[:100]}")
+    hint = suggestion(unknown, valid, f"; valid options: {', '.join(valid)}.")
+    raise InvalidOption(f"Unknown option {unknown[:100]!r} for {verb}{hint}", param=f"options.{unknown[:100]}")
 
 
 def _path(location: Sequence[str | int]) -> str:

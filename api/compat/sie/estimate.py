@@ -26,7 +26,7 @@ from api.queries import NoQuery, read_query
 from api.route import documented
 from api.schemas import Reply
 from api.services import services
-from catalog.errors import RoostError, nearest
+from catalog.errors import RoostError, suggestion
 from catalog.loader import DEFAULT
 from catalog.terms import Verb
 from tasks.errors import InvalidRequest
@@ -128,9 +128,8 @@ def to_job(asked: EstimateRequest) -> Asked:
     if (endpoint := ENDPOINTS.get(path)) is not None:
         return endpoint.to_job(body)
     known = [*(f"/v1/{name}/{{model}}" for name in _VERBS), _JOBS, *ENDPOINTS]
-    near = nearest(path, known, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}."
-    raise InvalidRequest(f"'endpoint' {path[:100]!r} is no path that a job is priced for; {hint}", param="endpoint")
+    hint = suggestion(path, known, f"; there are: {', '.join(known)}.")
+    raise InvalidRequest(f"'endpoint' {path[:100]!r} is no path that a job is priced for{hint}", param="endpoint")
 
 
 def told(endpoint: str, job: Submission, unit: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from api.compat.sie.grammars import native_grammar
 from api.compat.sie.options import given
 from api.route import documented
 from api.schemas import Reply
-from catalog.errors import RoostError, nearest
+from catalog.errors import RoostError, suggestion
 from catalog.terms import Verb
 from tasks.errors import LimitExceeded, TaskError
 from tasks.items import Image, Strict
@@ -101,8 +101,7 @@ def to_job(model: str, body: Mapping[str, Any]) -> Asked:
     """The generate job of a body; images and their prompt go through the chat template, as the peer has it."""
     for name in body:
         if name not in GenerateBody.model_fields:
-            close = nearest(str(name), list(GenerateBody.model_fields), 1)
-            hint = f"; did you mean {close[0]!r}?" if close else "."
+            hint = suggestion(str(name), GenerateBody.model_fields)
             raise UnsupportedField(f"Unsupported field {str(name)[:100]!r}{hint}", param=str(name)[:200])
     sent = shaped(GenerateBody, body)
     if len(sent.prompt.encode()) > MOST_PROMPT_BYTES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from catalog.errors import InvalidOption, nearest
+from catalog.errors import InvalidOption, suggestion
 
 MOST_CHARS = 8192
 MOST_RULES = 128
@@ -24,8 +24,7 @@ def native_grammar(value: Any, where: str = "grammar") -> tuple[dict[str, Any], 
         raise InvalidOption(f"{where!r} must be an object.", param=where)
     for name in value:
         if name not in _KNOWN:
-            close = nearest(str(name), _KNOWN, 1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; it takes: {', '.join(_KNOWN)}."
+            hint = suggestion(str(name), _KNOWN, f"; it takes: {', '.join(_KNOWN)}.")
             raise InvalidOption(f"Unknown field {str(name)[:100]!r}{hint}", param=f"{where}.{str(name)[:100]}")
     kinds = [name for name in _KINDS if value.get(name) is not None]
     if len(kinds) != 1:

@@ -11,7 +11,7 @@ from api.compat.endpoints import Asked
 from api.compat.sie.grammars import native_grammar
 from api.compat.sie.items import native_item, native_items
 from api.compat.sie.options import given
-from catalog.errors import nearest
+from catalog.errors import suggestion
 from catalog.terms import Lane, Verb
 from tasks.errors import InvalidRequest
 
@@ -55,11 +55,9 @@ def to_native(body: object) -> Asked:
             "object store is connected to this service. Send the items inline and read them by jobs.results().",
             param=param,
         )
-    known = list(SieJobRequest.model_fields)
     for name in body:
-        if name not in known:
-            near = nearest(str(name), known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
+        if name not in SieJobRequest.model_fields:
+            hint = suggestion(str(name), SieJobRequest.model_fields)
             raise InvalidRequest(f"Unknown field {str(name)[:100]!r}{hint}", param=str(name)[:200])
     for name in ("operation", "model"):
         if body.get(name) is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from catalog.errors import nearest
+from catalog.errors import nearest, suggestion
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,9 @@ def test_so_many_are_told_and_each_once() -> None:
         nearest("model-1", [f"org/model-{n}" for n in range(9)], 3), key=lambda name: name != "org/model-1"
     )
     assert len(nearest("model-1", [f"org/model-{n}" for n in range(9)], 3)) == 3
+
+
+def test_a_message_ends_with_what_may_have_been_meant() -> None:
+    assert suggestion("label", {"labels": 1, "tables": 2}) == "; did you mean 'labels'?"
+    assert suggestion("qqqq", ["labels"]) == "."
+    assert suggestion("qqqq", ["labels"], "; it takes: labels.") == "; it takes: labels."
