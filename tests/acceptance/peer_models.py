@@ -8,7 +8,7 @@ import yaml
 
 from catalog.loader import BUILT_IN
 from tests.acceptance.fakes import fake
-from tests.small import folder
+from tests.acceptance.small_models import bge_m3, small, smollm2, whisper
 
 
 def _prompted() -> dict[str, Any]:
@@ -22,50 +22,17 @@ def _prompted() -> dict[str, Any]:
 def specs() -> dict[str, dict[str, Any]]:
     """By id, as the YAML of a catalog."""
     return {
-        "small/bge-m3": {
-            "family": "bge_m3",
-            "source": {"path": str(folder("bge_m3"))},
-            "tasks": {
-                "encode": {
-                    "dims": 48,
-                    "sparse_dims": 1000,
-                    "token_dims": 32,
-                    "outputs": ["dense", "sparse", "multivector"],
-                },
-                "score": {"scale": "similarity"},
-            },
-            "parameters": 100_000,
-            "max_length": 96,
-            "inputs": ["text", "multivector"],
-            "profiles": {"words": {"run": {"output_types": ["multivector"]}}},
-        },
-        "small/clip": {
-            "family": "vision_text",
-            "source": {"path": str(folder("clip"))},
-            "tasks": {"encode": {"dims": 48}},
-            "parameters": 300_000,
-            "max_length": 32,
-            "inputs": ["text", "image"],
-            "image_length": 5,
-        },
-        "small/whisper": {
-            "family": "whisper",
-            "source": {"path": str(folder("whisper_tiny_en"))},
-            "tasks": {"extract": {"kinds": ["transcript"], "tasks": ["transcribe"]}},
-            "parameters": 37_760_256,
-            "max_length": 7200,
-            "unit": "seconds",
-            "inputs": ["audio"],
-        },
+        "small/bge-m3": bge_m3(profiles={"words": {"run": {"output_types": ["multivector"]}}}),
+        "small/clip": small(
+            "clip",
+            "vision_text",
+            tasks={"encode": {"dims": 48}},
+            max_length=32,
+            inputs=["text", "image"],
+            image_length=5,
+        ),
+        "small/whisper": whisper(),
         "small/prompted": _prompted(),
         "small/broken": fake(faults=[{"kind": "fail_load", "reason": "corrupt"}]),
-        "small/writer": {
-            "family": "causal_lm",
-            "source": {"path": str(folder("smollm2"))},
-            "tasks": {"generate": {"max_new_tokens": 24}},
-            "inputs": ["text", "messages"],
-            "parameters": 134_515_008,
-            "max_length": 2048,
-            "load": {"dtype": "float32"},
-        },
+        "small/writer": smollm2(),
     }

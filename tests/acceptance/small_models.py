@@ -17,6 +17,28 @@ def small(name: str, family: str, **facts: Any) -> dict[str, Any]:
 
 
 def smollm2() -> dict[str, Any]:
-    """A chat model with random weights that calls tools and keeps to grammars."""
+    """A chat model with real weights that calls tools and keeps to grammars."""
+    tasks = {"generate": {"max_new_tokens": 24, "tools": True}}
     facts = {"inputs": ["text", "messages"], "max_length": 2048, "load": {"dtype": "float32"}}
-    return small("smollm2", "causal_lm", tasks={"generate": {"max_new_tokens": 24, "tools": True}}, **facts)
+    return small("smollm2", "causal_lm", tasks=tasks, parameters=134_515_008, **facts)
+
+
+def whisper() -> dict[str, Any]:
+    """Whisper tiny.en with its real weights."""
+    tasks = {"extract": {"kinds": ["transcript"], "tasks": ["transcribe"]}}
+    facts = {"max_length": 7_200, "unit": "seconds", "inputs": ["audio"]}
+    return small("whisper_tiny_en", "whisper", tasks=tasks, parameters=37_760_640, **facts)
+
+
+def bge_m3(**facts: Any) -> dict[str, Any]:
+    """All three outputs of bge-m3's layout, of random weights."""
+    dims = {"dims": 48, "sparse_dims": 1000, "token_dims": 32}
+    encode = dims | {"outputs": ["dense", "sparse", "multivector"]}
+    return small(
+        "bge_m3",
+        "bge_m3",
+        max_length=96,
+        tasks={"encode": encode, "score": {"scale": "similarity"}},
+        inputs=["text", "multivector"],
+        **facts,
+    )

@@ -17,6 +17,7 @@ import pytest
 from examples.claims.models import standins
 from tests.acceptance import peer_models
 from tests.acceptance.fakes import fake, parser, writer
+from tests.acceptance.small_models import PATIENT
 
 pytestmark = pytest.mark.slow
 
@@ -52,10 +53,7 @@ def python() -> Path:
 
 @pytest.fixture(scope="module")
 def stack(python: Path, start_stack: StartStack) -> Any:
-    # Loads on a busy machine keep a worker from saying that it lives.
-    return start_stack(
-        models={**MODELS, **standins(), **peer_models.specs()}, lost_after_s=15.0, held_lease_s=60.0, job_lease_s=60.0
-    )
+    return start_stack(models={**MODELS, **standins(), **peer_models.specs()}, **PATIENT)
 
 
 @pytest.mark.parametrize("suite", SUITES)

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from tests.acceptance.openai_clients import Both
-from tests.small import folder
+from tests.acceptance.small_models import PATIENT, whisper
 
 pytestmark = pytest.mark.slow
 
@@ -20,22 +20,9 @@ SPEECH = Path(__file__).parents[1] / "files" / "audio" / "ceiling.flac"
 EAR = "test/whisper-tiny.en"
 
 
-def whisper() -> dict[str, Any]:
-    return {
-        "family": "whisper",
-        "source": {"path": str(folder("whisper_tiny_en"))},
-        "tasks": {"extract": {"kinds": ["transcript"], "tasks": ["transcribe"]}},
-        "parameters": 37_760_640,
-        "max_length": 7_200,
-        "unit": "seconds",
-        "inputs": ["audio"],
-    }
-
-
 @pytest.fixture(scope="module")
 def stack(start_stack: StartStack) -> Any:
-    # Loads on a busy machine keep a worker from saying that it lives.
-    return start_stack(models={EAR: whisper()}, lost_after_s=15.0, held_lease_s=60.0, job_lease_s=60.0)
+    return start_stack(models={EAR: whisper()}, **PATIENT)
 
 
 @pytest.fixture(scope="module")

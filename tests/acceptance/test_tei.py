@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,8 +16,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from api.compat.tei.info import TeiInfo
 from tests.acceptance.fakes import fake
 from tests.acceptance.nearly import scored
-from tests.acceptance.small_models import PATIENT, small
-from tests.small import folder
+from tests.acceptance.small_models import PATIENT, bge_m3, small
 
 pytestmark = pytest.mark.slow
 
@@ -27,12 +25,6 @@ StartStack = Callable[..., Any]
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 M3 = "org/m3"
 TEXTS = ["Owls hunt at night.", "A rook is a bird, and a piece of chess.", "Wrens are small."]
-
-
-def sparse_dims(name: str) -> int:
-    """How many words the vocabulary has, which is the width of a sparse vector."""
-    size: int = json.loads((folder(name) / "config.json").read_text())["vocab_size"]
-    return size
 
 
 def specs() -> dict[str, dict[str, Any]]:
@@ -44,19 +36,7 @@ def specs() -> dict[str, dict[str, Any]]:
             tasks={"extract": {"kinds": ["classifications"], "labels": ["calm", "angry", "attack"]}},
         ),
         "org/nli": small("nli", "zero_shot_nli", tasks={"extract": {"kinds": ["classifications"]}}),
-        M3: small(
-            "bge_m3",
-            "bge_m3",
-            max_length=96,
-            tasks={
-                "encode": {
-                    "dims": 48,
-                    "sparse_dims": sparse_dims("bge_m3"),
-                    "token_dims": 32,
-                    "outputs": ["dense", "sparse", "multivector"],
-                }
-            },
-        ),
+        M3: bge_m3(),
         "org/both": fake() | {"tasks": {"encode": {"dims": 8, "prompts": {"query": "query: "}}, "score": {}}},
         "org/short": fake(max_length=8),
         "org/spoilt": fake(faults=[{"kind": "nan", "when_text": "spoilt"}]) | {"tasks": {"score": {}}},
