@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,13 @@ from api.feeding.services import LARGE_AT_ONCE, Feeding, feeding
 from catalog.loader import Catalog
 from tasks import lines
 from tasks.batches import OPEN, Batch, Status
-from tasks.files import StoredFile
 from tasks.lines import Line, RawLine, Rules, read_line
-from tasks.prepare import CALLER, job_id
+from tasks.prepare import CALLER
 from tasks.settings import Settings
 from tasks.store import batch_leases as leases
 from tasks.store import batches as store
 from tasks.store import files
+from tests.integration.api.given import batch_of
 
 Consumer = Any
 Start = Callable[[str], Awaitable["asyncio.Task[None]"]]
@@ -79,25 +79,7 @@ def embed(custom_id: int, model: str = "org/plain") -> dict[str, Any]:
 
 
 async def new_batch(it: Feeding, lines: Sequence[Any], window_s: float = 3600.0) -> Batch:
-    content = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-    now = datetime.now(UTC)
-    with it.blobs.writing(key := f"files/{job_id(now.timestamp()).hex}") as out:
-        out.write(content)
-    file = StoredFile(job_id(now.timestamp()), CALLER, "in", "batch", len(content), key, now, None)
-    await it.database.run(files.put, file)
-    new = store.NewBatch(
-        id=job_id(now.timestamp()),
-        caller=CALLER,
-        endpoint="/v1/embeddings",
-        completion_window="1h",
-        input_file=file.id,
-        labels=None,
-        output_expires_s=3600,
-        folder=f"batches/{file.id.hex}",
-        created_at=now,
-        expires_at=now + timedelta(seconds=window_s),
-    )
-    return await it.database.run(store.create, new)
+    return await batch_of(it, b"".join(json.dumps(line).encode() + b"\n" for line in lines), window_s=window_s)
 
 
 async def reached(it: Feeding, batch: Batch, condition: Callable[[Batch], bool]) -> Batch:

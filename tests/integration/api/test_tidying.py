@@ -13,14 +13,13 @@ import pytest
 from api.feeding.services import Feeding, feeding
 from api.feeding.tidying import ORPHAN_AGE, Tidying
 from catalog.loader import Catalog
-from tasks.batches import Batch, Status
-from tasks.blobs import new_key
-from tasks.files import StoredFile
-from tasks.prepare import CALLER, job_id
+from tasks.batches import Status
+from tasks.prepare import CALLER
 from tasks.settings import Settings
 from tasks.store import batch_leases as leases
 from tasks.store import batches as store
 from tasks.store import files
+from tests.integration.api.given import batch_of, stored_file
 
 LONG_AGO = datetime.now(UTC) - timedelta(days=60)
 
@@ -33,37 +32,11 @@ async def it(database_url: str, broker_url: str, tmp_path: Path, catalog: Catalo
         yield made
 
 
-def blob(it: Feeding, key: str, at: datetime | None = None) -> str:
+def blob(it: Feeding, key: str, at: datetime) -> str:
     with it.blobs.writing(key) as out:
         out.write(b"x")
-    if at is not None:
-        os.utime(Path(it.settings.blobs_url) / key, (at.timestamp(), at.timestamp()))
+    os.utime(Path(it.settings.blobs_url) / key, (at.timestamp(), at.timestamp()))
     return key
-
-
-async def kept(it: Feeding, key: str, expires_at: datetime | None) -> StoredFile:
-    now = datetime.now(UTC)
-    file = StoredFile(job_id(now.timestamp()), CALLER, "in", "batch", 1, key, now, expires_at)
-    await it.database.run(files.put, file)
-    return file
-
-
-async def new_batch(it: Feeding) -> Batch:
-    now = datetime.now(UTC)
-    file = await kept(it, blob(it, new_key("files")), None)
-    new = store.NewBatch(
-        id=job_id(now.timestamp()),
-        caller=CALLER,
-        endpoint="/v1/embeddings",
-        completion_window="1h",
-        input_file=file.id,
-        labels=None,
-        output_expires_s=3600,
-        folder=new_key("batches"),
-        created_at=now,
-        expires_at=now + timedelta(hours=1),
-    )
-    return await it.database.run(store.create, new)
 
 
 def left(it: Feeding) -> set[str]:
@@ -74,7 +47,7 @@ async def test_a_blob_that_cannot_be_removed_holds_no_other_up_and_goes_with_the
     it: Feeding, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in "abc":
-        await kept(it, blob(it, f"files/{name}", LONG_AGO), LONG_AGO)
+        await stored_file(it, blob(it, f"files/{name}", LONG_AGO), size=1, expires_at=LONG_AGO)
     # A folder where the file was: it cannot be removed as a file.
     (tmp_path / "files" / "a").unlink()
     (tmp_path / "files" / "a").mkdir()
@@ -94,11 +67,11 @@ async def test_a_blob_that_cannot_be_removed_holds_no_other_up_and_goes_with_the
 async def test_what_a_killed_upload_left_is_swept_and_what_belongs_to_something_is_not(
     it: Feeding, tmp_path: Path
 ) -> None:
-    file = await kept(it, blob(it, "files/kept", LONG_AGO), None)
+    file = await stored_file(it, blob(it, "files/kept", LONG_AGO), size=1)
     fresh = blob(it, "files/fresh", datetime.now(UTC) - ORPHAN_AGE / 2)
     blob(it, "files/lost", LONG_AGO)
     (tmp_path / blob(it, "files/x", LONG_AGO)).rename(tmp_path / "files/x.unfinished")
-    running, over = await new_batch(it), await new_batch(it)
+    running, over = await batch_of(it, b"x"), await batch_of(it, b"x")
     part = blob(it, f"{running.folder}/p", LONG_AGO)
     blob(it, f"{over.folder}/p", LONG_AGO)
     await it.database.run(leases.claim, "one", 30.0)
@@ -113,7 +86,7 @@ async def test_what_a_killed_upload_left_is_swept_and_what_belongs_to_something_
 
 
 async def test_a_batch_goes_with_the_longest_retention_and_not_before(it: Feeding) -> None:
-    batch = await new_batch(it)
+    batch = await batch_of(it, b"x")
     await it.database.run(leases.claim, "one", 30.0)
     await it.database.run(leases.end, batch.id, "one", Status.FAILED)
     await Tidying(it).expire()
