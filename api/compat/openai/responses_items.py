@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from api.compat.openai.texts import form_of
-from api.compat.openai.turns import called, image
+from api.compat.openai.turns import Refusal, by_type, called, image
 from tasks.items import MAX_PARTS, Strict
 
 
@@ -30,24 +30,7 @@ class InputImage(Strict):
     detail: Annotated[Literal["auto", "low", "high", "original"] | None, Field(description="Taken, and ignored")] = None
 
 
-class Refusal(Strict):
-    """What a model said in place of an answer; it is read as text."""
-
-    type: Literal["refusal"]
-    refusal: str
-
-
 _PARTS = {"input_text": "(text)", "output_text": "(text)", "input_image": "(image)", "refusal": "(refusal)"}
-
-
-def _kind(value: object) -> Any:
-    return value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-
-
-def _part(value: object) -> str | None:
-    kind = _kind(value)
-    return _PARTS.get(kind) if isinstance(kind, str) else None
-
 
 _Parts = Annotated[
     list[
@@ -56,7 +39,7 @@ _Parts = Annotated[
             | Annotated[InputImage, Tag("(image)")]
             | Annotated[Refusal, Tag("(refusal)")],
             Discriminator(
-                _part,
+                by_type(_PARTS),
                 custom_error_type="form",
                 custom_error_message="must be a part of the type 'input_text', 'input_image' or 'output_text'",
             ),
@@ -118,14 +101,18 @@ class InputReasoning(Strict):
     status: _Status = None
 
 
-_ITEMS = {"function_call": "(call)", "function_call_output": "(output)", "reasoning": "(reasoning)"}
+_ITEMS = {
+    "message": "(message)",
+    "function_call": "(call)",
+    "function_call_output": "(output)",
+    "reasoning": "(reasoning)",
+}
+_typed = by_type(_ITEMS)
 
 
 def _item(value: object) -> str | None:
-    kind = _kind(value)
-    if kind is None or kind == "message":
-        return "(message)" if isinstance(value, dict | InputMessage) else None
-    return _ITEMS.get(kind) if isinstance(kind, str) else None
+    """An item without a type is a message."""
+    return "(message)" if isinstance(value, dict) and value.get("type") is None else _typed(value)
 
 
 InputItem = Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -39,14 +39,13 @@ class ChatImagePart(Strict):
     image_url: ImageUrl
 
 
-class ChatRefusalPart(Strict):
+class Refusal(Strict):
     """What a model said in place of an answer; it is read as text."""
 
     type: Literal["refusal"]
     refusal: str
 
 
-_KINDS = {"text": "(text)", "image_url": "(image)", "refusal": "(refusal)"}
 _NOT_READ = {"input_audio": "sound", "file": "files", "video_url": "video"}
 
 
@@ -57,17 +56,22 @@ def _readable(value: object) -> object:
     return value
 
 
-def _part(value: object) -> str | None:
-    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    return _KINDS.get(kind) if isinstance(kind, str) else None
+def by_type(tags: Mapping[str, str]) -> Callable[[object], str | None]:
+    """Which branch of a union a value belongs to, as sent or as read, by its type. `tags` are those of the types."""
+
+    def tag_of(value: object) -> str | None:
+        kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+        return tags.get(kind) if isinstance(kind, str) else None
+
+    return tag_of
 
 
 Part = Annotated[
     Annotated[ChatTextPart, Tag("(text)")]
     | Annotated[ChatImagePart, Tag("(image)")]
-    | Annotated[ChatRefusalPart, Tag("(refusal)")],
+    | Annotated[Refusal, Tag("(refusal)")],
     Discriminator(
-        _part,
+        by_type({"text": "(text)", "image_url": "(image)", "refusal": "(refusal)"}),
         custom_error_type="form",
         custom_error_message="must be a part of the type 'text' or 'image_url'",
     ),
@@ -152,7 +156,7 @@ def called(id_: str, name: str, arguments: str, where: str) -> dict[str, Any]:
     return {"id": id_, "type": "function", "function": {"name": name, "arguments": value}}
 
 
-def _parts(parts: Sequence[ChatTextPart | ChatImagePart | ChatRefusalPart], where: str) -> Iterator[dict[str, Any]]:
+def _parts(parts: Sequence[ChatTextPart | ChatImagePart | Refusal], where: str) -> Iterator[dict[str, Any]]:
     for index, part in enumerate(parts):
         if isinstance(part, ChatImagePart):
             yield image(part.image_url.url, f"{where}[{index}].image_url.url")
