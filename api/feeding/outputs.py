@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from api.feeding import shaping
 from api.feeding.reading import rules_of
@@ -47,7 +47,7 @@ def _write_rest(it: Feeding, batch: Batch, first: Part, blob: str, stop: Stop, e
 def _file(it: Feeding, batch: Batch, sink: Sink, kind: str) -> StoredFile | None:
     if sink.key is None:
         return None
-    now = datetime.fromtimestamp(it.clock(), UTC)
+    now = it.now()
     return StoredFile(
         id=job_id(now.timestamp()),
         caller=batch.caller,

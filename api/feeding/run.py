@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from api.compat.batchable import ENDPOINTS
 from api.feeding.halt import Halt
@@ -92,7 +91,7 @@ class BatchRun:
             else:
                 if status is Status.CANCELLING:
                     self.halt.set(Stop.CANCELLED)
-            if self._now() >= self.batch.expires_at:
+            if self.it.now() >= self.batch.expires_at:
                 self.halt.set(Stop.EXPIRED)
             await asyncio.sleep(TEND_S)
 
@@ -231,6 +230,3 @@ class BatchRun:
         )
         with suppress(OSError):
             await asyncio.to_thread(self.it.blobs.delete_folder, self.batch.folder)
-
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self.it.clock(), UTC)

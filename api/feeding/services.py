@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from redis.asyncio import Redis
 
@@ -48,6 +49,10 @@ class Feeding:
     blobs: Blobs
     large: asyncio.Semaphore
     """Held while a large line is decoded, so that few are at once: they take many times their bytes."""
+
+    def now(self) -> datetime:
+        """The time in UTC."""
+        return datetime.fromtimestamp(self.clock(), UTC)
 
 
 @asynccontextmanager

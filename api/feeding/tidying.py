@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from api.feeding.services import Feeding
 from tasks.batches import FOLDER as BATCHES
@@ -53,10 +53,10 @@ class Tidying:
     async def expire(self) -> None:
         """Remove files and batches whose time is over. Raises StoreUnavailable."""
         it = self._it
-        while blobs := await it.database.run(files.expire, self._now(), _PAGE):
+        while blobs := await it.database.run(files.expire, it.now(), _PAGE):
             for blob in blobs:
                 await self._delete(blob)
-        ended = self._now() - timedelta(seconds=it.settings.max_retention_s)
+        ended = it.now() - timedelta(seconds=it.settings.max_retention_s)
         while await it.database.run(batches.forget, ended, _PAGE):
             pass
 
@@ -86,7 +86,7 @@ class Tidying:
         return count
 
     def _old(self, keys: Iterable[str]) -> list[str]:
-        until = self._now() - ORPHAN_AGE
+        until = self._it.now() - ORPHAN_AGE
         return [key for key in keys if (at := self._it.blobs.written_at(key)) is not None and at <= until]
 
     async def _delete(self, key: str) -> bool:
@@ -97,6 +97,3 @@ class Tidying:
             log.warning("%s is still in the store, and tried again later: %s", key, error)
             return False
         return True
-
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._it.clock(), UTC)
