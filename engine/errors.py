@@ -73,6 +73,12 @@ class TextTooLong(EngineError):
 
     code = "text_too_long"
 
+    @classmethod
+    def counted(cls, tokens: int, longest: int) -> TextTooLong:
+        """Of a text with so many tokens, where the model reads `longest` and nothing is to be cut."""
+        said = f"The text has {tokens} tokens and the model reads {longest}; shorten it or send 'truncate': true."
+        return cls(said, param="text")
+
 
 class ModelFailed(EngineError):
     """The model raised an error on this item alone; the message is the error's own name, never its text."""

@@ -60,8 +60,7 @@ def read_row(
     if count == 0:
         return ItemRejected("The model's tokenizer finds nothing to read in this text.", param="text")
     if count > longest and not truncate:
-        message = f"The text has {count} tokens and the model reads {longest}; shorten it or send 'truncate': true."
-        return TextTooLong(message, param="text")
+        return TextTooLong.counted(count, longest)
     return Row(place, tokens.cut(longest, keep_end=keep_end), count)
 
 

@@ -212,8 +212,7 @@ class PageImagesAdapter(VisionAdapter):
         around = len(self._head) + len(self._tail)
         count, longest = around + len(body), self.spec.max_length
         if count > longest and not truncate:
-            message = f"The text has {count} tokens and the model reads {longest}; shorten it or send 'truncate': true."
-            return TextTooLong(message, param="text")
+            return TextTooLong.counted(count, longest)
         ids = torch.tensor([[*self._head, *body[: longest - around], *self._tail]])
         arrays = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         if self._types:

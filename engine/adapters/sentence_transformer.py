@@ -227,8 +227,7 @@ class SentenceTransformerAdapter(Adapter):
         if count == 0:
             return ItemRejected("The model's tokenizer finds nothing to read in this text.", param="text")
         if count > longest and not options.truncate:
-            message = f"The text has {count} tokens and the model reads {longest}; shorten it or send 'truncate': true."
-            return TextTooLong(message, param="text")
+            return TextTooLong.counted(count, longest)
         prompt = self._prompt_length(embedder, options) if embedder.skips_prompt else 0
         return _Row(place, options, tokens.cut(longest, keep_end=embedder.keep_end), count, prompt)
 

@@ -143,8 +143,7 @@ class VisionTextAdapter(VisionAdapter):
         if count == tokens.first + tokens.last:
             return ItemRejected("The model's tokenizer finds nothing to read in this text.", param="text")
         if count > longest and not options.truncate:
-            message = f"The text has {count} tokens and the model reads {longest}; shorten it or send 'truncate': true."
-            return TextTooLong(message, param="text")
+            return TextTooLong.counted(count, longest)
         return _Text(place, tokens.cut(longest), count)
 
     def _texts(self, rows: Sequence[_Text]) -> Matrix:
