@@ -32,15 +32,17 @@ class Files:
     why: str
 
 
-def chosen(specs: Iterable[Spec], verb: str | None = None, family: str | None = None, word: str = "") -> list[Spec]:
+def narrowed(
+    rows: Iterable[Mapping[str, Any]], verb: str | None, family: str | None, word: str
+) -> list[Mapping[str, Any]]:
     """Those that do a verb, are of a family, and have a word in their id or description."""
     wanted = word.casefold()
     return [
-        spec
-        for spec in specs
-        if (verb is None or spec.does(Verb(verb)))
-        and family in (None, spec.family)
-        and wanted in f"{spec.id} {spec.description}".casefold()
+        row
+        for row in rows
+        if verb in (None, *row["verbs"])
+        and family in (None, row["family"])
+        and wanted in f"{row['id']} {row['description']}".casefold()
     ]
 
 

@@ -13,18 +13,16 @@ import click
 
 from catalog.errors import RoostError, nearest
 from catalog.terms import Verb
-from deploy.commands.connecting import to_server
+from deploy.commands.connecting import as_json, to_server
 from tasks.settings import Settings
 
 if TYPE_CHECKING:
     from catalog.live import LiveCatalog
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="For programs.")
-
 
 @click.group(invoke_without_command=True)
 @to_server
-@_JSON
+@as_json
 @click.pass_context
 def models(context: click.Context, url: str | None, api_key: str | None, as_json: bool) -> None:
     """List the models of a server and how they stand; show, fetch and check those of this machine's catalog."""
@@ -40,7 +38,7 @@ def models(context: click.Context, url: str | None, api_key: str | None, as_json
 @click.option("--here", is_flag=True, help="Those of this machine's catalog, without asking a server.")
 @click.argument("word", default="")
 @to_server
-@_JSON
+@as_json
 def list_models(
     verb: str | None, family: str | None, here: bool, word: str, url: str | None, api_key: str | None, as_json: bool
 ) -> None:
@@ -55,8 +53,8 @@ def list_models(
     catalog = _catalog()
     _know_family(family)
     _warn(catalog)
-    found = told.chosen(catalog.specs, verb, family, word)
-    rows = [told.row(spec, allowed=catalog.allows(spec)) for spec in found]
+    known = (told.row(spec, allowed=catalog.allows(spec)) for spec in catalog.specs)
+    rows = told.narrowed(known, verb, family, word)
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
@@ -70,7 +68,7 @@ def list_models(
 
 @models.command()
 @click.argument("name")
-@_JSON
+@as_json
 def show(name: str, as_json: bool) -> None:
     """Show all that is known of a model, its options, and where its files are."""
     from deploy import models as told
@@ -94,7 +92,7 @@ def show(name: str, as_json: bool) -> None:
 
 @models.command()
 @click.argument("names", nargs=-1, required=True)
-@_JSON
+@as_json
 def pull(names: tuple[str, ...], as_json: bool) -> None:
     """Fetch the files of models, so that no job waits for them. What is here already is not fetched again."""
     from catalog.weights import Locator
@@ -122,7 +120,7 @@ def pull(names: tuple[str, ...], as_json: bool) -> None:
 
 
 @models.command()
-@_JSON
+@as_json
 def check(as_json: bool) -> None:
     """Check every YAML and whether its family takes it; exit status 1 if one is no good."""
     from deploy import models as told

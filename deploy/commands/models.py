@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -11,7 +11,7 @@ import click
 from catalog.errors import nearest
 from deploy.commands.connecting import QUICK_S, told_in_a_line
 from deploy.commands.showing import show, size
-from deploy.models import count
+from deploy.models import count, narrowed
 from roost import Client
 
 _NAMES = ("model", "state", "weights", "waiting", "queued", "parameters", "verbs", "family")
@@ -33,20 +33,6 @@ def list_served(
     click.echo(f"{len(chosen)} of {len(found)} models", err=True)
     for problem in told["problems"]:
         click.secho(f"left out of the server's catalog: {problem}", fg="yellow", err=True)
-
-
-def narrowed(
-    found: Sequence[Mapping[str, Any]], verb: str | None, family: str | None, word: str
-) -> list[Mapping[str, Any]]:
-    """Those that do a verb, are of a family, and have a word in their id or description."""
-    wanted = word.casefold()
-    return [
-        model
-        for model in found
-        if verb in (None, *model["verbs"])
-        and family in (None, model["family"])
-        and wanted in f"{model['id']} {model['description']}".casefold()
-    ]
 
 
 def _know_family(family: str | None, known: set[str]) -> None:

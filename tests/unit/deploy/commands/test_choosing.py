@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deploy.commands.jobs import changed
-from deploy.commands.models import narrowed
+from deploy.models import narrowed
 from roost import JobInfo
 
 MODELS: list[dict[str, Any]] = [
