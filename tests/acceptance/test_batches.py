@@ -14,6 +14,7 @@ from openai import OpenAI
 from openai.types import Batch
 
 from tests.acceptance.fakes import fake, timed, writer
+from tests.acceptance.openai_clients import sync_client
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +38,7 @@ def stack(start_stack: StartStack) -> Any:
 
 @pytest.fixture(scope="module")
 def client(stack: Any) -> Iterator[OpenAI]:
-    with OpenAI(base_url=f"{stack.url}/v1", api_key="any", max_retries=0) as made:
+    with sync_client(stack.url) as made:
         yield made
 
 
