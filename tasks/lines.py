@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from catalog.errors import nearest
+from catalog.errors import suggestion
 from tasks.batches import Part
 from tasks.errors import LimitExceeded, TaskError
 from tasks.items import plain
@@ -142,9 +142,7 @@ def read_line(raw: RawLine, rules: Rules) -> Line:
         raise bad("invalid_json_line", "it must be a JSON object.")
     for name in found:
         if name not in _FIELDS:
-            close = nearest(name, list(_FIELDS), 1)
-            hint = f"; did you mean {close[0]!r}?" if close else "."
-            raise bad("unknown_field", f"unknown field {name[:100]!r}{hint}", name[:100])
+            raise bad("unknown_field", f"unknown field {name[:100]!r}{suggestion(name, _FIELDS)}", name[:100])
     for name in _FIELDS:
         if name not in found:
             raise bad("missing_required_parameter", f"{name!r} is missing.", name)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
-from catalog.errors import nearest
+from catalog.errors import nearest, suggestion
 from catalog.options import Word, check_names
 from catalog.options.words import Tree
 from catalog.terms import Lane, Verb
@@ -134,8 +134,7 @@ def explain(found: Sequence[Mapping[str, Any]], model: type[BaseModel] | None = 
         return InvalidRequest(f"{param!r} is missing.", param=param)
     if kind in {"enum", "literal_error"}:
         expected = str(context["expected"])
-        close = nearest(value, re.findall(r"'([^']*)'", expected), 1) if isinstance(value, str) else []
-        hint = f"; did you mean {close[0]!r}?" if close else "."
+        hint = suggestion(value, re.findall(r"'([^']*)'", expected)) if isinstance(value, str) else "."
         return InvalidRequest(f"{param!r} must be {expected}{hint}", param=param)
     # What is left says of itself what is wrong, in words of pydantic or of ours ("form", "value_error").
     message = f"{param!r} {_SHOULD.sub('must ', first['msg'].removeprefix('Value error, '))}"

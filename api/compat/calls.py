@@ -74,6 +74,14 @@ async def run(request: Request, asked: Asked, *, size: int = 0) -> Ended:
         raise renamed(error, asked.names) from None
 
 
+async def admitted(it: Door, asked: Asked, *, large: bool = False, key: str | None = None) -> Submission:
+    """`admit`, with errors that name the caller's own fields."""
+    try:
+        return await admit(it, asked.raw, large=large, key=key)
+    except RoostError as error:
+        raise renamed(error, asked.names) from None
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A request to an endpoint: the body as it was sent, how many bytes it came in, and the job that it asks for."""
@@ -83,25 +91,35 @@ class Call:
     asked: Asked
 
 
-async def taken(request: Request, endpoint: Endpoint) -> Call:
-    """Read a body and what it asks for. Raises as `read_body` and the endpoint do."""
+async def read_object(request: Request) -> tuple[dict[str, Any], int]:
+    """A body that is an object, and how many bytes it came in. Raises as `read_body` does, or InvalidRequest."""
     body = await read_body(request, services(request).settings.max_body_bytes)
     if not isinstance(body.value, dict):
         raise InvalidRequest("The body must be a JSON object.")
-    return Call(body.value, body.size, await off_loop(body.size > OFF_LOOP_BYTES, endpoint.to_job, body.value))
+    return body.value, body.size
+
+
+async def taken(request: Request, endpoint: Endpoint) -> Call:
+    """Read a body and what it asks for. Raises as `read_object` and the endpoint do."""
+    body, size = await read_object(request)
+    return Call(body, size, await off_loop(size > OFF_LOOP_BYTES, endpoint.to_job, body))
 
 
 async def answered(request: Request, endpoint: Endpoint, call: Call | None = None) -> Response:
     """Run the job of a call, read now if it is not given, and answer as the endpoint does. Raises as `run` does."""
     call = call or await taken(request, endpoint)
     found = await run(request, call.asked, size=call.size)
-    return await replied(found, lambda: endpoint.to_reply(found, call.body))
+    return await replied(found, lambda: endpoint.to_reply(found, call.body), size=call.size)
 
 
-async def replied(found: Ended, shape: Callable[[], object], media: Media = Media.JSON) -> Response:
-    """What `shape` makes of a job's end, as a reply; in a thread where it is large."""
+async def replied(found: Ended, shape: Callable[[], object], media: Media = Media.JSON, *, size: int = 0) -> Response:
+    """What `shape` makes of a job's end, as a reply; in a thread where that is large, or the body that it reads again.
+
+    `size` is how many bytes that body came in.
+    """
     large = found.size > OFF_LOOP_BYTES
-    body = await off_loop(large, lambda: (dumps_in_pieces if large else dumps)(shape(), media))
+    write = dumps_in_pieces if large else dumps
+    body = await off_loop(large or size > OFF_LOOP_BYTES, lambda: write(shape(), media))
     return Response(body, media_type=media.value)
 
 

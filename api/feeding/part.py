@@ -15,11 +15,11 @@ from uuid import UUID
 
 from api.answers import End
 from api.body import OFF_LOOP_BYTES
-from api.compat.calls import ended
+from api.compat.calls import admitted, ended
 from api.compat.dialect import UNEXPECTED, Failure
 from api.compat.endpoints import Endpoint
 from api.compat.failures import renamed
-from api.door import admit, off_loop
+from api.door import off_loop
 from api.feeding import shaping
 from api.feeding.halt import Halt
 from api.feeding.reading import rules_of
@@ -135,10 +135,7 @@ class PartRun:
     async def _admit(self, raw: RawLine, *, large: bool) -> Submission:
         line = await off_loop(large, self._decoded, raw)
         asked = await off_loop(large, shaping.asked_for, self.batch, self.endpoint, line)
-        try:
-            job = await admit(self.it, asked.raw, large=large)
-        except RoostError as error:
-            raise renamed(error, asked.names) from None
+        job = await admitted(self.it, asked, large=large)
         return shaping.as_line(job, self.batch, line.number)
 
     async def _put(self, job: Submission) -> None:

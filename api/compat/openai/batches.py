@@ -22,7 +22,7 @@ from api.compat.shapes import shaped
 from api.queries import read_query
 from api.route import documented
 from api.services import services
-from catalog.errors import nearest
+from catalog.errors import suggestion
 from tasks.batches import CANCELLABLE, FOLDER, PREFIX, Status, window
 from tasks.errors import AlreadyFinished, InvalidRequest
 from tasks.files import INPUT, KEPT_S, FileNotFound, parsed_id
@@ -53,8 +53,7 @@ async def create(request: Request) -> Response:
     it = services(request)
     asked = shaped(BatchRequest, (await read_body(request, it.settings.max_body_bytes)).value)
     if asked.endpoint not in ENDPOINTS:
-        close = nearest(asked.endpoint, list(ENDPOINTS), 1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
+        hint = suggestion(asked.endpoint, ENDPOINTS)
         raise InvalidRequest(f"'endpoint' must be one of {', '.join(sorted(ENDPOINTS))}{hint}", param="endpoint")
     window_ = window(asked.completion_window)
     id_ = parsed_id(FILE, asked.input_file_id)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from catalog.errors import nearest
+from catalog.errors import suggestion
 from tasks.errors import InvalidRequest
 
 OBJECT: Mapping[str, Any] = {"type": "object"}
@@ -32,8 +32,7 @@ def locked(given: Mapping[str, Any] | None, where: str, inside: str = "") -> Loc
         return Locked()
     kind = given.get("type")
     if kind not in _TYPES:
-        close = nearest(kind, list(_TYPES), 1) if isinstance(kind, str) else []
-        hint = f"; did you mean {close[0]!r}?" if close else "."
+        hint = suggestion(kind, _TYPES) if isinstance(kind, str) else "."
         raise InvalidRequest(f"'{where}.type' must be {_listed()}{hint}", param=f"{where}.type")
     own = () if kind != "json_schema" else (inside,) if inside else _SCHEMA
     _check_names(given, ("type", *own), where)
@@ -58,9 +57,9 @@ def locked(given: Mapping[str, Any] | None, where: str, inside: str = "") -> Loc
 def _check_names(given: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
     for name in given:
         if name not in known:
-            close = nearest(name, list(known), 1)
-            hint = f"; did you mean {close[0]!r}?" if close else "."
-            raise InvalidRequest(f"Unknown field {name[:100]!r}{hint}", param=f"{where}.{name}"[:200])
+            raise InvalidRequest(
+                f"Unknown field {name[:100]!r}{suggestion(name, known)}", param=f"{where}.{name}"[:200]
+            )
 
 
 def _listed() -> str:

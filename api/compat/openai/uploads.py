@@ -13,7 +13,7 @@ from api.body import BodyTooLarge, check_length, pieces
 from api.errors import UnsupportedMediaType
 from api.multipart import Part, parts
 from api.sinks import Sink, sinks
-from catalog.errors import nearest
+from catalog.errors import suggestion
 from tasks.blobs import Blobs
 from tasks.errors import InvalidRequest, StoreUnavailable
 from tasks.files import DEFAULT_NAME, FOLDER, INPUT, KEPT_S, kept_s, shown_name
@@ -160,9 +160,7 @@ def _close(upload: Upload, part: Part, value: bytes) -> None:
 
 def _note(upload: Upload, name: str, value: str) -> None:
     if name not in _FIELDS[1:]:
-        close = nearest(name, list(_FIELDS), 1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise InvalidRequest(f"Unknown field {name[:100]!r}{hint}", param=name[:100])
+        raise InvalidRequest(f"Unknown field {name[:100]!r}{suggestion(name, _FIELDS)}", param=name[:100])
     if name in upload.fields:
         raise InvalidRequest(f"{name!r} must be given once.", param=name)
     upload.fields[name] = value

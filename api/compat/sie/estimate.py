@@ -13,20 +13,20 @@ from starlette.responses import Response
 
 from api.body import OFF_LOOP_BYTES, read_body
 from api.compat.batchable import ENDPOINTS
+from api.compat.calls import admitted
 from api.compat.dialect import route_class
 from api.compat.endpoints import Asked
-from api.compat.failures import renamed
 from api.compat.shapes import shaped
 from api.compat.sie import encode, errors, extract, generate, score
 from api.compat.sie.grammars import has_grammar
 from api.compat.sie.job_request import is_sie_job, to_native
-from api.door import admit, off_loop
+from api.door import off_loop
 from api.media import Media, dumps
 from api.queries import NoQuery, read_query
 from api.route import documented
 from api.schemas import Reply
 from api.services import services
-from catalog.errors import RoostError, suggestion
+from catalog.errors import suggestion
 from catalog.loader import DEFAULT
 from catalog.terms import Verb
 from tasks.errors import InvalidRequest
@@ -109,10 +109,7 @@ async def estimate(request: Request) -> Response:
     asked_for = shaped(EstimateRequest, body.value)
     slow = large or has_grammar(asked_for.request)
     asked = await off_loop(slow, to_job, asked_for)
-    try:
-        job = await admit(it, asked.raw, large=large)
-    except RoostError as error:
-        raise renamed(error, asked.names) from None
+    job = await admitted(it, asked, large=large)
     unit = it.catalog.look_up(job.model).spec.unit
     return Response(dumps(told(asked_for.endpoint, job, unit)), media_type=Media.JSON.value)
 

@@ -14,19 +14,18 @@ from starlette.responses import Response
 
 from api.answers import Form, outcome
 from api.body import OFF_LOOP_BYTES, Body, read_body
+from api.compat.calls import admitted
 from api.compat.dialect import route_class
-from api.compat.failures import renamed
 from api.compat.sie import chunks, errors
 from api.compat.sie.grammars import has_grammar
 from api.compat.sie.job_request import to_native
-from api.door import admit, key_of, off_loop
+from api.door import key_of, off_loop
 from api.media import Media, dumps
 from api.moves import cancel_job, find_job, job_id
 from api.queries import NoQuery, read_query
 from api.route import documented
 from api.schemas import Reply
 from api.services import Services, services
-from catalog.errors import RoostError
 from catalog.terms import Verb
 from tasks.errors import TaskError
 from tasks.jobs import Job, State
@@ -116,10 +115,7 @@ async def take(request: Request, body: Body) -> Response:
     key = key_of(request.headers)
     slow = large or has_grammar(body.value)
     asked = await off_loop(slow, to_native, body.value)
-    try:
-        job = await admit(it, asked.raw, large=large, key=key)
-    except RoostError as error:
-        raise renamed(error, asked.names) from None
+    job = await admitted(it, asked, large=large, key=key)
     found = await outcome(it, job, Form(0))
     row = found.end.job if found.end is not None else found.row
     if found.replayed and row is not None:

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.body import OFF_LOOP_BYTES, read_body
+from api.body import OFF_LOOP_BYTES
 from api.compat import calls
 from api.compat.endpoints import Asked, Ended
 from api.door import off_loop
@@ -56,14 +56,11 @@ class Work:
 
 async def answer(request: Request, works_of: Callable[[Mapping[str, Any]], Sequence[Work]]) -> Response:
     """Run the first work that the model does. Raises as `chosen`, `calls.run` and the work itself do."""
-    body = await read_body(request, services(request).settings.max_body_bytes)
-    if not isinstance(body.value, dict):
-        raise InvalidRequest("The body must be a JSON object.")
-    model, work = await chosen(request, works_of(body.value))
-    sent = body.value
-    asked = await off_loop(body.size > OFF_LOOP_BYTES, work.to_job, model, sent)
-    ended = await calls.run(request, asked, size=body.size)
-    return await calls.replied(ended, lambda: work.to_reply(ended, sent))
+    body, size = await calls.read_object(request)
+    model, work = await chosen(request, works_of(body))
+    asked = await off_loop(size > OFF_LOOP_BYTES, work.to_job, model, body)
+    ended = await calls.run(request, asked, size=size)
+    return await calls.replied(ended, lambda: work.to_reply(ended, body), size=size)
 
 
 async def chosen(request: Request, works: Sequence[Work]) -> tuple[str, Work]:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from api.body import OFF_LOOP_BYTES
+from api.compat import calls
 from api.compat.batchable import ENDPOINTS
 from api.compat.endpoints import Asked
 from api.door import admit
@@ -246,7 +247,7 @@ async def test_of_large_lines_few_are_decoded_at_once_however_many_parts_they_ar
         return job
 
     monkeypatch.setattr(part, "read_line", decode)
-    monkeypatch.setattr(part, "admit", admit_one)
+    monkeypatch.setattr(calls, "admit", admit_one)
     monkeypatch.setattr(lines, "PART_BYTES", 3 * OFF_LOOP_BYTES)
     requests = [embed(n) for n in range(12)]
     for one in requests:
