@@ -13,6 +13,8 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from tasks.service_settings import ServiceSettings, lowered
+
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:[kmgt](?:i?b)?|b|(%))?", re.IGNORECASE)
 _DEVICE = re.compile(r"auto|cpu|cuda(?::\d{1,3})?")
 _REDIS = ("roost", "roosts", "redis", "rediss", "unix")
@@ -49,10 +51,6 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
-
-
-def _lowered(value: object) -> object:
-    return value.strip().lower() if isinstance(value, str) else value
 
 
 def _a_budget(value: str) -> str:
@@ -110,7 +108,7 @@ def _scheme(url: str) -> str:
     return url.partition("://")[0] if "://" in url else ""
 
 
-class Settings(BaseSettings):
+class Settings(ServiceSettings, BaseSettings):
     """One flat table. Sizes take suffixes in bytes where noted; times are seconds."""
 
     model_config = SettingsConfigDict(env_prefix="ROOST_", extra="ignore", frozen=True)
@@ -146,7 +144,7 @@ class Settings(BaseSettings):
         Field(
             description="Models by any name of the hub, without a YAML: on, off, or auto (on if ROOST_HOST is local)"
         ),
-        BeforeValidator(_lowered),
+        BeforeValidator(lowered),
     ] = HubModels.AUTO
     model_folders: Annotated[
         str, Field(description="Folders with models as org/name, found by name without a YAML, separated by ':'")
@@ -180,7 +178,7 @@ class Settings(BaseSettings):
     device: Annotated[
         str,
         Field(description="auto, cpu, cuda or cuda:N: the device of this worker"),
-        BeforeValidator(_lowered),
+        BeforeValidator(lowered),
         AfterValidator(_a_device),
     ] = "auto"
     worker_name: Annotated[
@@ -202,7 +200,7 @@ class Settings(BaseSettings):
     host_budget: Annotated[
         str,
         Field(description="Host memory for evicted models: bytes, 8GiB, 25%, 0, or auto (25% beside a card)"),
-        BeforeValidator(_lowered),
+        BeforeValidator(lowered),
         AfterValidator(_a_host_budget),
     ] = "auto"
     min_stay_s: Annotated[
@@ -223,7 +221,7 @@ class Settings(BaseSettings):
     eviction: Annotated[
         Eviction,
         Field(description="Who leaves first: value (least worth for its bytes) or lru"),
-        BeforeValidator(_lowered),
+        BeforeValidator(lowered),
     ] = Eviction.VALUE
     loaders: Annotated[int, Field(ge=1, le=16, description="Models loaded at once")] = 1
     reserve: Annotated[
@@ -288,7 +286,7 @@ class Settings(BaseSettings):
 
     # Flower
     flower_auth: Annotated[str, Field(description="user:password for Flower; needed beyond loopback")] = ""
-    log_level: Annotated[LogLevel, Field(description="debug, info, warning or error"), BeforeValidator(_lowered)] = (
+    log_level: Annotated[LogLevel, Field(description="debug, info, warning or error"), BeforeValidator(lowered)] = (
         LogLevel.INFO
     )
 

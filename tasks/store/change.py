@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from tasks.errors import JobNotFound
 from tasks.jobs import Event, Job
 from tasks.store import read
+from tasks.store.ended import ended
 from tasks.store.guards import before
 from tasks.store.rows import JOB_COLUMNS, job_of
 
@@ -22,7 +23,12 @@ class Changed:
 
     job: Job
     changed: bool
+    told: bool = False
+    """somebody is to be told by webhook"""
 
+
+_SOURCE = "callers"
+"""Who counts what the jobs that are cancelled have used."""
 
 CANCELLED = """state = 'cancelled', error = NULL, finished_at = now(), version = version + 1, lease_until = NULL,
   expires_at = now() + make_interval(secs => retention_s)"""
@@ -67,8 +73,10 @@ def retry(conn: Connection, id_: UUID, caller: str, now: datetime) -> Changed:
 def _apply(conn: Connection, statement: str, parameters: Mapping[str, object]) -> Changed:
     row = conn.exec_driver_sql(statement, dict(parameters)).one_or_none()
     if row is not None:
-        return Changed(job_of(row), changed=True)
-    job = read.job(conn, parameters["id"], parameters["caller"])  # type: ignore[arg-type]
-    if job is None:
+        job = job_of(row)
+        told = ended(conn, [job.id] if job.state.final else [], _SOURCE)
+        return Changed(job, changed=True, told=bool(told))
+    found = read.job(conn, parameters["id"], parameters["caller"])  # type: ignore[arg-type]
+    if found is None:
         raise JobNotFound
-    return Changed(job, changed=False)
+    return Changed(found, changed=False)

@@ -110,6 +110,15 @@ def test_migrating_twice_changes_nothing(empty_url: str, empty: Database) -> Non
         == before
         == {
             "alembic_version",
+            "api_keys",
+            "backfill_documents",
+            "backfills",
+            "deliveries",
+            "delivery_attempts",
+            "job_webhooks",
+            "tenants",
+            "usage",
+            "webhook_endpoints",
             "batch_parts",
             "batches",
             "costs",

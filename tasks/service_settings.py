@@ -1,0 +1,71 @@
+"""The settings of what makes it a service: keys, limits, webhooks, backfills. Part of `tasks.settings`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+
+class Auth(StrEnum):
+    """Whether callers need a key."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
+def lowered(value: object) -> object:
+    """A word as it is compared: without case and space around it."""
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+class ServiceSettings(BaseModel):
+    """Sizes are bytes, times seconds, and 0 is no limit where a limit may be 0."""
+
+    # Who may ask
+    auth: Annotated[
+        Auth,
+        Field(description="Callers need a key: on, off, or auto (on unless ROOST_HOST is local)"),
+        BeforeValidator(lowered),
+    ] = Auth.AUTO
+    public_url: Annotated[
+        str, Field(description="How callers reach the API, such as https://roost.example.org; empty: as they did")
+    ] = ""
+
+    # What one tenant may, unless `roost keys limit` says otherwise for it
+    tenant_requests_per_s: Annotated[float, Field(ge=0, description="Jobs a second of one tenant; 0: no limit")] = 0.0
+    tenant_burst: Annotated[int, Field(ge=1, description="Jobs that a tenant may submit at once beyond its rate")] = 50
+    tenant_open_jobs: Annotated[
+        int, Field(ge=0, description="Jobs of one tenant that are queued or running at once; 0: no limit")
+    ] = 0
+    tenant_items_per_day: Annotated[int, Field(ge=0, description="Items of one tenant in a UTC day; 0: no limit")] = 0
+    tenant_tokens_per_day: Annotated[
+        int, Field(ge=0, description="Tokens of one tenant in a UTC day, counted when jobs end; 0: no limit")
+    ] = 0
+
+    # What does not go into rows
+    blob_bytes: Annotated[
+        int, Field(ge=16 * 1024, description="Inputs and results above this size are kept in the blob store")
+    ] = 256 * 1024
+
+    # Webhooks
+    webhook_allow: Annotated[
+        str,
+        Field(description="Hosts and networks inside that webhooks may reach all the same, as 10.1.0.0/16,hooks.lan"),
+    ] = ""
+    webhook_http: Annotated[
+        bool, Field(description="Whether webhooks may go to http:// beyond what ROOST_WEBHOOK_ALLOW names")
+    ] = False
+    webhook_timeout_s: Annotated[float, Field(gt=0, le=60, description="Longest that one attempt may take")] = 15.0
+    webhook_in_flight: Annotated[int, Field(ge=1, description="Attempts that one sender makes at once")] = 512
+    webhook_retention_s: Annotated[
+        int, Field(ge=3600, description="How long deliveries that have ended stay listed")
+    ] = 30 * 86_400
+
+    # Backfills
+    backfill_sources: Annotated[
+        str,
+        Field(description="Folders and URLs of fsspec that backfills may read on the server, separated by ','"),
+    ] = ""
