@@ -87,12 +87,16 @@ def submit(
         elif stream:
             _stream(client, verb, model, items, key, asked)
         else:
-            with told_in_a_line():
+            with told_in_a_line(lambda: UNTOLD):
                 job = client.submit(verb, model, items, key=key, **asked)
             if wait:
                 _wait(job, as_json=as_json)
             else:
                 click.echo(json.dumps(job.info.fields) if as_json else job.id)
+
+
+UNTOLD = "the server had not answered yet, and may have taken the job in: `roost jobs` tells"
+"""Said of a submission that is interrupted before its job has a name."""
 
 
 def _wait(job: Job, *, as_json: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -27,6 +26,7 @@ from roost import (
 )
 from tests.acceptance.conftest import Running
 from tests.acceptance.fakes import fake, timed, writer
+from tests.acceptance.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -170,7 +170,7 @@ def test_a_call_goes_on_when_the_server_is_killed_and_comes_back(running: Runnin
         ]
         followed = client.submit("encode", "acme/slow", ["followed"])
         events = pool.submit(lambda: list(followed.events()))
-        _until(lambda: list(client.jobs(tag="killed", most=1)))
+        until(lambda: list(client.jobs(tag="killed", most=1)))
         running.part("api").kill()
         running.part("api").start()
         assert [call.result(timeout=60).dense.shape for call in calls] == [(3, 8), (1, 8)]
@@ -297,9 +297,3 @@ async def test_a_call_that_is_cancelled_leaves_the_client_in_use(running: Runnin
         with pytest.raises(asyncio.CancelledError):
             await task
         assert (await client.encode("acme/quick", ["a"])).dense.shape == (1, 8)
-
-
-def _until(condition: Callable[[], object], patience_s: float = 20.0) -> None:
-    end = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < end, "what was waited for did not come"

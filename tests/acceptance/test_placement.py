@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from tests.acceptance.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -46,13 +47,6 @@ def loads(someone: Any, model: str) -> list[int]:
     """How often each of the workers that have loaded the model did so, the most first."""
     states = someone.client.get(f"/v1/models/{model}").json()["workers"]
     return sorted((int(state["loads"]) for state in states if state["loads"]), reverse=True)
-
-
-def until(condition: Callable[[], bool], patience_s: float = 30.0) -> None:
-    """Returns once a condition holds, which nothing but asking tells."""
-    end = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < end, f"still not so after {patience_s} s"
 
 
 def test_a_model_with_little_traffic_stays_on_the_worker_that_has_it(someone: Any) -> None:

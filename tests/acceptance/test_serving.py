@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from tests.acceptance.fakes import fake
+from tests.acceptance.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -48,11 +49,13 @@ def cosines(a: Any, b: Any) -> Any:
 
 def loads(someone: Any, model: str) -> int:
     """How often the model was loaded, as the workers' beats tell it once they have heard of it."""
-    while True:
+
+    def resident() -> int:
         states = someone.client.get(f"/v1/models/{model}").json()["workers"]
         # A beat may be from before the load has ended.
-        if states and states[0]["state"] == "resident":
-            return int(states[0]["loads"])
+        return int(states[0]["loads"]) if states and states[0]["state"] == "resident" else 0
+
+    return until(resident)
 
 
 def test_a_text_has_the_same_vector_alone_in_a_batch_and_beside_a_long_one(someone: Any) -> None:
@@ -114,8 +117,7 @@ def test_two_models_of_which_one_fits_both_serve(someone: Any) -> None:
 
 
 def test_a_model_larger_than_the_budget_is_refused_at_the_door_with_the_reason(someone: Any) -> None:
-    while not (known := someone.client.get("/v1/models/giant").json()["too_large"]):
-        pass
+    known = until(lambda: someone.client.get("/v1/models/giant").json()["too_large"])
     answer = someone.post(["a text"], "giant", wait=30)
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["param"]) == (422, "model_too_large", "model")
