@@ -29,7 +29,6 @@ from tasks.errors import IdempotencyConflict, JobNotFound, NotFinished, StoreUna
 from tasks.jobs import Job, State
 from tasks.messages import INLINE_BYTES, Submission
 from tasks.notices import Reply
-from tasks.prepare import CALLER
 from tasks.ranking import rank
 from tasks.store import read
 from tasks.store.accept import Existing
@@ -108,7 +107,7 @@ async def outcome(services: Services, job: Submission, form: Form) -> Outcome:
                 end = await until_end(services, waiter, job, form)
             except ClientGone:
                 if job.idempotency_key is None:
-                    services.submitter.drop(job.id)
+                    services.submitter.drop(job.id, job.caller)
                 raise
             return Outcome(end, None if end is not None else await _row(services, job))
     return await _replay(services, job, existing, form)
@@ -121,13 +120,13 @@ async def _direct(services: Services, job: Submission, form: Form) -> Outcome:
             await sent(services, waiter, copy)
             end = await until_end(services, waiter, job, form)
         except ClientGone:
-            services.submitter.drop(job.id)
+            services.submitter.drop(job.id, job.caller)
             raise
         if end is None:
             row = await services.submitter.keep(copy)
             if not row.state.final:
                 return Outcome(None, row)
-            end = await look(services, job.id)
+            end = await look(services, job.id, job.caller)
     if end is None:
         raise StoreUnavailable
     return Outcome(end)
@@ -162,7 +161,7 @@ async def _replay(services: Services, job: Submission, existing: Existing, form:
     if existing.body_hash != job.body_hash:
         raise IdempotencyConflict(param="Idempotency-Key")
     with services.waiting.open(existing.id) as waiter:
-        end = await look(services, existing.id)
+        end = await look(services, existing.id, job.caller)
         if end is None and form.wait > 0:
             end = await until_end(services, waiter, job, form)
     if end is not None:
@@ -203,24 +202,24 @@ async def heard(services: Services, waiter: Waiter, job: Submission, signal: Sig
     if isinstance(signal, Reply) and ours and (signal.result is not None or not signal.has_result):
         end = End(ended_job(queued_job(job), signal), signal.result)
     else:
-        end = await _try_look(services, waiter.id)
+        end = await _try_look(services, waiter.id, job.caller)
     if end is not None:
         services.metrics.waits.labels("done").inc()
     return end
 
 
-async def look(services: Services, id_: UUID) -> End | None:
+async def look(services: Services, id_: UUID, caller: str) -> End | None:
     """The job's end as its row tells it; None when it has not ended, or has no row."""
     try:
-        found = await services.database.run(read.result, id_, CALLER)
+        found = await services.database.run(read.result, id_, caller)
     except (NotFinished, JobNotFound):
         return None
     return End(found.job, found.rows)
 
 
-async def _try_look(services: Services, id_: UUID) -> End | None:
+async def _try_look(services: Services, id_: UUID, caller: str) -> End | None:
     try:
-        return await look(services, id_)
+        return await look(services, id_, caller)
     except StoreUnavailable:
         log.warning("the row of job %s could not be read; its caller waits on", id_)
         return None

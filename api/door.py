@@ -19,8 +19,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-async def admit(it: Door, raw: object, *, large: bool = False, key: str | None = None) -> Submission:
-    """The submission of a decoded body of POST /v1/jobs. Nothing is accepted yet.
+async def admit(it: Door, raw: object, *, caller: str, large: bool = False, key: str | None = None) -> Submission:
+    """The submission of a decoded body of POST /v1/jobs, for this caller. Nothing is accepted yet.
 
     `large` has it read in a thread: it came in many bytes. Raises a TaskError or a CatalogError that names the field.
     """
@@ -32,7 +32,7 @@ async def admit(it: Door, raw: object, *, large: bool = False, key: str | None =
     checked = await off_loop(slow, check, asked_for, it.catalog, it.limits)
     await it.presence.admit(checked.choice.key)
     counts = await it.counting.count(checked.choice.spec, checked.texts, checked.chars)
-    return price(checked, counts, now=now, cost=it.prices.of(checked.choice), key=key)
+    return price(checked, counts, now=now, cost=it.prices.of(checked.choice), key=key, caller=caller)
 
 
 async def off_loop(slow: bool, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -12,7 +12,6 @@ from tasks import keys
 from tasks.errors import AlreadyFinished, JobNotFound
 from tasks.jobs import Job, State
 from tasks.notices import Change, pack_changes
-from tasks.prepare import CALLER
 from tasks.store import change, read
 
 log = logging.getLogger(__name__)
@@ -26,17 +25,17 @@ def job_id(text: str) -> UUID:
         raise JobNotFound from None
 
 
-async def find_job(it: Services, id_: UUID) -> Job:
-    """The job as its row tells it. Raises JobNotFound."""
-    job = await it.database.run(read.job, id_, CALLER)
+async def find_job(it: Services, id_: UUID, caller: str) -> Job:
+    """The caller's job as its row tells it. Raises JobNotFound."""
+    job = await it.database.run(read.job, id_, caller)
     if job is None:
         raise JobNotFound
     return job
 
 
-async def cancel_job(it: Services, id_: UUID) -> Job:
+async def cancel_job(it: Services, id_: UUID, caller: str) -> Job:
     """End a job that has not ended; one that was cancelled before stays so. Raises JobNotFound or AlreadyFinished."""
-    changed = await it.database.run(change.cancel, id_, CALLER)
+    changed = await it.database.run(change.cancel, id_, caller)
     if changed.changed:
         await tell(it, changed.job)
         it.submitter.forget(changed.job.id)

@@ -23,7 +23,6 @@ from tasks.errors import BrokerUnavailable, JobNotFound, Overloaded, TaskError
 from tasks.gather import Gather
 from tasks.jobs import Job, State
 from tasks.messages import Submission
-from tasks.prepare import CALLER
 from tasks.store.accept import Existing, insert
 from tasks.store.change import cancel
 from tasks.store.read import jobs as read_jobs
@@ -66,7 +65,7 @@ class Submitter:
         self._messages: Gather[Submission, BrokerUnavailable | None] = Gather(
             self._publish, most=MOST_ROWS, most_bytes=MOST_BYTES, size=_bytes, room=room * 4
         )
-        self._dropped: Gather[tuple[UUID, bool], None] = Gather(
+        self._dropped: Gather[tuple[UUID, str | None], None] = Gather(
             self._forget, most=MOST_ROWS, most_bytes=MOST_BYTES, size=lambda _: 1, room=room * 4
         )
 
@@ -92,17 +91,17 @@ class Submitter:
             raise JobNotFound
         return row
 
-    def drop(self, id_: UUID) -> None:
+    def drop(self, id_: UUID, caller: str) -> None:
         """Nobody waits for this direct job any more, and nobody knows its id: do not run it if that can be helped."""
         try:
-            self._dropped.put((id_, True)).add_done_callback(_note)
+            self._dropped.put((id_, caller)).add_done_callback(_note)
         except Overloaded:
             log.warning("job %s runs for nobody: too many wait to be dropped", id_)
 
     def forget(self, id_: UUID) -> None:
         """This job was cancelled, and its row says so: do not run it if that can be helped."""
         try:
-            self._dropped.put((id_, False)).add_done_callback(_note)
+            self._dropped.put((id_, None)).add_done_callback(_note)
         except Overloaded:
             log.warning("job %s may run although it was cancelled; its result will not be written", id_)
 
@@ -160,9 +159,9 @@ class Submitter:
             return [error] * len(jobs)
         return [None] * len(jobs)
 
-    async def _forget(self, dropped: Sequence[tuple[UUID, bool]]) -> list[None]:
+    async def _forget(self, dropped: Sequence[tuple[UUID, str | None]]) -> list[None]:
         await self._publisher.forget([id_ for id_, _ in dropped])
-        without_row = [id_ for id_, unknown in dropped if unknown]
+        without_row = [(id_, caller) for id_, caller in dropped if caller is not None]
         if without_row:
             await self._database.run(_cancel, without_row)
         return [None] * len(dropped)
@@ -173,11 +172,11 @@ def _insert_and_read(connection: Connection, jobs: Sequence[Submission]) -> Mapp
     return read_jobs(connection, [job.id for job in jobs])
 
 
-def _cancel(connection: Connection, ids: Sequence[UUID]) -> None:
+def _cancel(connection: Connection, jobs: Sequence[tuple[UUID, str]]) -> None:
     """A direct job that runs long has a row by now."""
-    for id_ in sorted(ids):
+    for id_, caller in sorted(jobs):
         with suppress(JobNotFound):
-            cancel(connection, id_, CALLER)
+            cancel(connection, id_, caller)
 
 
 def _first_try(row: Job | None, job: Submission) -> bool:

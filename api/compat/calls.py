@@ -37,6 +37,7 @@ from api.body import OFF_LOOP_BYTES, ClientGone, read_body
 from api.compat.endpoints import Asked, Ended, Endpoint
 from api.compat.failures import JobFailed, StillRunning, Stopping, first_fault, renamed
 from api.door import admit, key_of, off_loop
+from api.identity import tenant
 from api.leaving import Leaving
 from api.media import Media, dumps, dumps_in_pieces
 from api.render import moment
@@ -65,7 +66,8 @@ async def run(request: Request, asked: Asked, *, size: int = 0) -> Ended:
     """
     it = services(request)
     try:
-        job = await admit(it, asked.raw, large=size > OFF_LOOP_BYTES, key=key_of(request.headers))
+        key = key_of(request.headers)
+        job = await admit(it, asked.raw, caller=tenant(request), large=size > OFF_LOOP_BYTES, key=key)
         found = await _outcome(it, job, Form(HOLD_S, receive=request.receive), request)
         if found.end is None:
             raise StillRunning(request.state.job_id)
@@ -74,10 +76,10 @@ async def run(request: Request, asked: Asked, *, size: int = 0) -> Ended:
         raise renamed(error, asked.names) from None
 
 
-async def admitted(it: Door, asked: Asked, *, large: bool = False, key: str | None = None) -> Submission:
+async def admitted(it: Door, asked: Asked, *, caller: str, large: bool = False, key: str | None = None) -> Submission:
     """`admit`, with errors that name the caller's own fields."""
     try:
-        return await admit(it, asked.raw, large=large, key=key)
+        return await admit(it, asked.raw, caller=caller, large=large, key=key)
     except RoostError as error:
         raise renamed(error, asked.names) from None
 
@@ -155,9 +157,9 @@ async def _mark(job: Submission) -> bytes:
 async def _resumed(it: Services, earlier: Submission, form: Form) -> Outcome:
     with it.waiting.open(earlier.id) as waiter:
         try:
-            return Outcome(await look(it, earlier.id) or await until_end(it, waiter, earlier, form))
+            return Outcome(await look(it, earlier.id, earlier.caller) or await until_end(it, waiter, earlier, form))
         except ClientGone:
-            it.submitter.drop(earlier.id)
+            it.submitter.drop(earlier.id, earlier.caller)
             raise
 
 
@@ -188,7 +190,7 @@ async def stream(request: Request, asked: Asked, *, size: int = 0) -> AsyncGener
     it = services(request)
     raw = {**asked.raw, "options": {**asked.raw.get("options", {}), "stream": True}}
     try:
-        job = await admit(it, raw, large=size > OFF_LOOP_BYTES)
+        job = await admit(it, raw, caller=tenant(request), large=size > OFF_LOOP_BYTES)
         request.state.job_id = str(job.id)
         async with aclosing(_pieces(it, job, Form(HOLD_S, receive=request.receive))) as pieces:
             async for piece in pieces:
@@ -217,7 +219,7 @@ async def _pieces(it: Services, job: Submission, form: Form) -> AsyncGenerator[D
         finally:
             # Whoever reads a stream has seen no id that would find its job again.
             if not finished:
-                it.submitter.drop(job.id)
+                it.submitter.drop(job.id, job.caller)
 
 
 async def _heard(it: Services, waiter: Waiter, job: Submission, form: Form) -> AsyncGenerator[Delta | Ended]:

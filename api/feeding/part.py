@@ -135,7 +135,7 @@ class PartRun:
     async def _admit(self, raw: RawLine, *, large: bool) -> Submission:
         line = await off_loop(large, self._decoded, raw)
         asked = await off_loop(large, shaping.asked_for, self.batch, self.endpoint, line)
-        job = await admitted(self.it, asked, large=large)
+        job = await admitted(self.it, asked, caller=self.batch.caller, large=large)
         return shaping.as_line(job, self.batch, line.number)
 
     async def _put(self, job: Submission) -> None:

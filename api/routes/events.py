@@ -11,6 +11,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.identity import tenant
 from api.media import dumps
 from api.moves import job_id
 from api.render import job_object
@@ -22,7 +23,6 @@ from api.waiting import Nudge, is_over
 from tasks.errors import InvalidRequest, JobNotFound, ResultExpired, StoreUnavailable
 from tasks.jobs import Job, State
 from tasks.notices import Change
-from tasks.prepare import CALLER
 from tasks.results import unpack_rows
 from tasks.store import read
 
@@ -56,7 +56,7 @@ async def find(
     seen: Annotated[int, Depends(last_seen)],
 ) -> Job:
     """The job, found before the stream begins, so that errors have a status. Raises JobNotFound, StreamOver."""
-    job = await services(request).database.run(read.job, job_id(id), CALLER)
+    job = await services(request).database.run(read.job, job_id(id), tenant(request))
     if job is None:
         raise JobNotFound
     if job.state.final and job.version <= seen:
@@ -87,7 +87,7 @@ async def events(
     until = asyncio.get_running_loop().time() + LONGEST_S
     texts = Texts() if job.options.get("stream") is True else None
     with it.waiting.open(job.id, ends_only=False, follows=texts is not None) as waiter:
-        now = await it.database.run(read.job, job.id, CALLER)
+        now = await it.database.run(read.job, job.id, job.caller)
         while True:
             if now is not None and now.version > seen:
                 if texts is not None and now.state is State.SUCCEEDED:
@@ -109,7 +109,7 @@ async def events(
                     yield event("progress", now, items_done=signal.items_done)
                 continue
             try:
-                now = await it.database.run(read.job, job.id, CALLER)
+                now = await it.database.run(read.job, job.id, job.caller)
             except StoreUnavailable:
                 return
 
@@ -117,7 +117,7 @@ async def events(
 async def _rows(it: Services, job: Job) -> list[dict[str, Any]]:
     """The rows of an ended job's result; none if it is gone or the database is away."""
     try:
-        found = await it.database.run(read.result, job.id, CALLER)
+        found = await it.database.run(read.result, job.id, job.caller)
     except (JobNotFound, ResultExpired, StoreUnavailable):
         return []
     return [] if found.rows is None else unpack_rows(found.rows)

@@ -14,6 +14,7 @@ from api import prefer
 from api.compat.sie import jobs as sie
 from api.compat.sie.caller import or_peer
 from api.compat.sie.jobs import SieJob, SieJobList
+from api.identity import tenant
 from api.leaving import Leaving
 from api.media import Media, dumps
 from api.moves import cancel_job, find_job, job_id, tell
@@ -27,7 +28,6 @@ from api.waiting import is_over
 from catalog.terms import Lane, Verb
 from tasks.errors import NotRetryable
 from tasks.jobs import State
-from tasks.prepare import CALLER
 from tasks.store import change, read
 from tasks.store.pages import Filters
 
@@ -60,13 +60,13 @@ async def look(request: Request) -> Response:
     asked = request.query_params.get("wait")
     wait = 0.0 if asked is None else prefer.seconds(asked, it.settings.max_wait_s, "wait")
     if wait <= 0:
-        return job_reply(await find_job(it, id_), 200)
+        return job_reply(await find_job(it, id_, tenant(request)), 200)
     until = asyncio.get_running_loop().time() + wait
     with it.waiting.open(id_) as waiter, Leaving(request.receive, waiter):
-        job = await find_job(it, id_)
+        job = await find_job(it, id_, tenant(request))
         while not job.state.final:
             signal = await waiter.next(until)
-            job = await find_job(it, id_)
+            job = await find_job(it, id_, tenant(request))
             if is_over(signal):
                 break
     return job_reply(job, 200)
@@ -88,7 +88,7 @@ async def cancel(request: Request) -> Response:
 
     Cancelling a cancelled job changes nothing and is answered alike; a job that ended otherwise is a 409.
     """
-    return job_reply(await cancel_job(services(request), job_id(request.path_params["id"])), 200)
+    return job_reply(await cancel_job(services(request), job_id(request.path_params["id"]), tenant(request)), 200)
 
 
 @router.post(
@@ -102,7 +102,7 @@ async def retry(request: Request, id: JobId) -> Response:  # noqa: A002 - the na
     """Queue a job again that failed, was cancelled or expired. It keeps its id; its old error and result are gone."""
     it = services(request)
     id_ = job_id(id)
-    changed = await it.database.run(change.retry, id_, CALLER, moment(it.clock()))
+    changed = await it.database.run(change.retry, id_, tenant(request), moment(it.clock()))
     if not changed.changed:
         raise NotRetryable(
             f"The job is {changed.job.state}; only one that failed, was cancelled or expired is tried again."
@@ -136,7 +136,7 @@ async def listing(request: Request) -> Response:
     """Jobs that match every filter, newest first. Pages stay in place while new jobs come in."""
     query = read_query(request, ListQuery)
     filters = Filters(status=query.status, verb=query.verb, model=query.model, tag=query.tag, lane=query.lane)
-    page = await services(request).database.run(read.page, CALLER, filters, query.cursor, query.limit)
+    page = await services(request).database.run(read.page, tenant(request), filters, query.cursor, query.limit)
     body = {
         "object": "list",
         "data": [job_object(job) for job in page.jobs],

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from api.answers import End, error_of, result_of
 from api.errors import envelope, headers_of, status_of
+from api.identity import tenant
 from api.media import Media, dumps, media_of
 from api.moves import job_id
 from api.results import Encoding
@@ -18,7 +19,6 @@ from api.routes.replies import errors
 from api.schemas import ErrorReply, FailedResult, ResultObject
 from api.services import services
 from tasks.jobs import State
-from tasks.prepare import CALLER
 from tasks.store import read
 
 router = APIRouter(tags=["jobs"])
@@ -50,7 +50,7 @@ async def result(
     """
     media = media_of(accept)
     it = services(request)
-    found = await it.database.run(read.result, job_id(id), CALLER)
+    found = await it.database.run(read.result, job_id(id), tenant(request))
     end = End(found.job, found.rows)
     body = result_of(it, end, media, encoding)
     job = found.job

@@ -16,6 +16,7 @@ from api.compat.sie.caller import or_peer
 from api.compat.sie.job_request import SieJobRequest, is_sie_job
 from api.compat.sie.jobs import SieJob, SieSubmitted
 from api.door import admit, key_of
+from api.identity import tenant
 from api.media import Media, media_of
 from api.results import Encoding, encoding_of
 from api.route import PlainRoute, documented
@@ -103,7 +104,7 @@ async def submit(request: Request) -> Response:
     body = await read_body(request, it.settings.max_body_bytes)
     if is_sie_job(body.value):
         return await sie.take(request, body)
-    job = await admit(it, body.value, large=body.size > OFF_LOOP_BYTES, key=key)
+    job = await admit(it, body.value, caller=tenant(request), large=body.size > OFF_LOOP_BYTES, key=key)
     response = await answer(it, job, form)
     if asked:
         response.headers["preference-applied"] = prefer.applied(wait)

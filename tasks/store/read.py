@@ -23,7 +23,10 @@ WHERE id = ANY(%(ids)s::uuid[]) AND (%(caller)s::text IS NULL OR caller = %(call
 
 _JOB = f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = %(id)s AND caller = %(caller)s AND {_KEPT}"
 
-_RESULT = f"SELECT result, {_KEPT}, {JOB_COLUMNS} FROM jobs WHERE id = %(id)s AND caller = %(caller)s"
+_RESULT = (
+    f"SELECT result, {_KEPT}, {JOB_COLUMNS} FROM jobs WHERE id = %(id)s "
+    "AND (%(caller)s::text IS NULL OR caller = %(caller)s)"
+)
 
 _SUBMISSIONS = f"SELECT {SUBMISSION_COLUMNS} FROM jobs WHERE id = ANY(%(ids)s::uuid[]) AND state = 'queued'"
 
@@ -48,7 +51,7 @@ def jobs(conn: Connection, ids: Sequence[UUID], caller: str | None = None) -> di
     return {row[0]: job_of(row) for row in rows}
 
 
-def result(conn: Connection, id_: UUID, caller: str) -> Result:
+def result(conn: Connection, id_: UUID, caller: str | None) -> Result:
     """An ended job with its result. Raises JobNotFound, ResultExpired, or NotFinished."""
     row = conn.exec_driver_sql(_RESULT, {"id": id_, "caller": caller}).one_or_none()
     if row is None:

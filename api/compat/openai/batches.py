@@ -19,6 +19,7 @@ from api.compat.openai.batch_objects import BatchList, BatchObject, BatchRequest
 from api.compat.openai.files import PREFIX as FILE
 from api.compat.openai.files import after_id, json_reply, listed
 from api.compat.shapes import shaped
+from api.identity import tenant
 from api.queries import read_query
 from api.route import documented
 from api.services import services
@@ -26,7 +27,7 @@ from catalog.errors import suggestion
 from tasks.batches import CANCELLABLE, FOLDER, PREFIX, Status, window
 from tasks.errors import AlreadyFinished, InvalidRequest
 from tasks.files import INPUT, KEPT_S, FileNotFound, parsed_id
-from tasks.prepare import CALLER, job_id
+from tasks.prepare import job_id
 from tasks.store import batches as store
 from tasks.store import files
 
@@ -58,7 +59,7 @@ async def create(request: Request) -> Response:
     window_ = window(asked.completion_window)
     id_ = parsed_id(FILE, asked.input_file_id)
     try:
-        file = await it.database.run(files.get, id_, CALLER)
+        file = await it.database.run(files.get, id_, tenant(request))
     except FileNotFound:
         raise FileNotFound(param="input_file_id") from None
     if file.purpose != INPUT:
@@ -69,7 +70,7 @@ async def create(request: Request) -> Response:
     kept = asked.output_expires_after.seconds if asked.output_expires_after else KEPT_S
     new = store.NewBatch(
         id=job_id(now.timestamp()),
-        caller=CALLER,
+        caller=tenant(request),
         endpoint=asked.endpoint,
         completion_window=asked.completion_window,
         input_file=file.id,
@@ -100,7 +101,7 @@ async def listing(request: Request) -> Response:
     """Batches, newest first."""
     it, query = services(request), read_query(request, ListQuery)
     after = after_id(PREFIX, query.after)
-    found = await it.database.run(store.page, CALLER, after=after, limit=query.limit + 1)
+    found = await it.database.run(store.page, tenant(request), after=after, limit=query.limit + 1)
     page, now = found[: query.limit], datetime.fromtimestamp(it.clock(), UTC)
     data = [batch_object(batch, now) for batch in page]
     return json_reply(listed(PREFIX, [batch.id for batch in page], data, has_more=len(found) > query.limit))
@@ -116,7 +117,7 @@ def _one_signature(id: BatchId) -> None: ...  # noqa: A002 - the name in the pat
 async def look(request: Request) -> Response:
     """The batch as it is now, with its counts."""
     it = services(request)
-    batch = await it.database.run(store.get, parsed_id(PREFIX, request.path_params["id"]), CALLER)
+    batch = await it.database.run(store.get, parsed_id(PREFIX, request.path_params["id"]), tenant(request))
     return json_reply(batch_object(batch, datetime.fromtimestamp(it.clock(), UTC)))
 
 
@@ -133,7 +134,7 @@ async def cancel(request: Request) -> Response:
     Cancelling twice changes nothing; a batch whose lines have all ended is a 409.
     """
     it = services(request)
-    batch = await it.database.run(store.cancel, parsed_id(PREFIX, request.path_params["id"]), CALLER)
+    batch = await it.database.run(store.cancel, parsed_id(PREFIX, request.path_params["id"]), tenant(request))
     if batch.status not in (Status.CANCELLING, Status.CANCELLED):
         names = " or ".join(status.value for status in CANCELLABLE)
         raise AlreadyFinished(f"The batch is {batch.status.value}; only one that is {names} can be cancelled.")

@@ -18,6 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from api.compat.dialect import route_class
 from api.compat.openai import errors
 from api.compat.openai.uploads import RAW_TYPES, taken_in
+from api.identity import tenant
 from api.media import Media, dumps
 from api.queries import read_query
 from api.route import documented
@@ -25,7 +26,7 @@ from api.schemas import Reply
 from api.services import services
 from tasks.errors import InvalidRequest, StoreUnavailable
 from tasks.files import FileNotFound, StoredFile, parsed_id, shown_id
-from tasks.prepare import CALLER, job_id
+from tasks.prepare import job_id
 from tasks.store import files as store
 
 log = logging.getLogger(__name__)
@@ -148,7 +149,7 @@ async def upload(request: Request) -> Response:
     now = datetime.fromtimestamp(it.clock(), UTC)
     file = StoredFile(
         id=job_id(now.timestamp()),
-        caller=CALLER,
+        caller=tenant(request),
         filename=came.filename,
         purpose=came.fields["purpose"],
         bytes=came.bytes,
@@ -186,7 +187,7 @@ async def listing(request: Request) -> Response:
     query = read_query(request, ListQuery)
     found = await services(request).database.run(
         store.page,
-        CALLER,
+        tenant(request),
         after=after_id(PREFIX, query.after),
         limit=query.limit + 1,
         newest_first=query.order == "desc",
@@ -252,7 +253,7 @@ async def delete(request: Request) -> Response:
     """Remove a file and its content. One that a batch still reads is kept: 409."""
     it = services(request)
     text = request.path_params["id"]
-    blob = await it.database.run(store.delete, parsed_id(PREFIX, text), CALLER)
+    blob = await it.database.run(store.delete, parsed_id(PREFIX, text), tenant(request))
     try:
         await asyncio.to_thread(it.blobs.delete, blob)
     except OSError:
@@ -261,4 +262,6 @@ async def delete(request: Request) -> Response:
 
 
 async def _find(request: Request) -> StoredFile:
-    return await services(request).database.run(store.get, parsed_id(PREFIX, request.path_params["id"]), CALLER)
+    return await services(request).database.run(
+        store.get, parsed_id(PREFIX, request.path_params["id"]), tenant(request)
+    )

@@ -24,7 +24,6 @@ from api.moves import job_id
 from api.route import documented
 from api.services import services
 from tasks.errors import JobNotFound, NotFinished, ResultExpired, TaskError
-from tasks.prepare import CALLER
 from tasks.results import unpack_rows
 from tasks.store import read
 
@@ -86,7 +85,7 @@ async def chunk(request: Request) -> Response:
     if int(expires) <= it.clock():
         raise ResultNotFound
     try:
-        found = await it.database.run(read.result, job_id(id_), CALLER)
+        found = await it.database.run(read.result, job_id(id_), None)
     except NotFinished:
         raise JobNotTerminal from None
     except (JobNotFound, ResultExpired):

@@ -21,6 +21,7 @@ from api.compat.sie import encode, errors, extract, generate, score
 from api.compat.sie.grammars import has_grammar
 from api.compat.sie.job_request import is_sie_job, to_native
 from api.door import off_loop
+from api.identity import tenant
 from api.media import Media, dumps
 from api.queries import NoQuery, read_query
 from api.route import documented
@@ -109,7 +110,7 @@ async def estimate(request: Request) -> Response:
     asked_for = shaped(EstimateRequest, body.value)
     slow = large or has_grammar(asked_for.request)
     asked = await off_loop(slow, to_job, asked_for)
-    job = await admitted(it, asked, large=large)
+    job = await admitted(it, asked, caller=tenant(request), large=large)
     unit = it.catalog.look_up(job.model).spec.unit
     return Response(dumps(told(asked_for.endpoint, job, unit)), media_type=Media.JSON.value)
 

@@ -20,6 +20,7 @@ from api.compat.sie import chunks, errors
 from api.compat.sie.grammars import has_grammar
 from api.compat.sie.job_request import to_native
 from api.door import key_of, off_loop
+from api.identity import tenant
 from api.media import Media, dumps
 from api.moves import cancel_job, find_job, job_id
 from api.queries import NoQuery, read_query
@@ -29,7 +30,6 @@ from api.services import Services, services
 from catalog.terms import Verb
 from tasks.errors import TaskError
 from tasks.jobs import Job, State
-from tasks.prepare import CALLER
 from tasks.store import read
 from tasks.store.pages import Filters
 
@@ -115,7 +115,7 @@ async def take(request: Request, body: Body) -> Response:
     key = key_of(request.headers)
     slow = large or has_grammar(body.value)
     asked = await off_loop(slow, to_native, body.value)
-    job = await admitted(it, asked, large=large, key=key)
+    job = await admitted(it, asked, caller=tenant(request), large=large, key=key)
     found = await outcome(it, job, Form(0))
     row = found.end.job if found.end is not None else found.row
     if found.replayed and row is not None:
@@ -137,14 +137,14 @@ async def take(request: Request, body: Body) -> Response:
 async def look(request: Request) -> Response:
     """One job as it stands."""
     read_query(request, NoQuery)
-    job = await find_job(services(request), job_id(request.path_params["id"]))
+    job = await find_job(services(request), job_id(request.path_params["id"]), tenant(request))
     return Response(dumps(await _told(request, job)), media_type=Media.JSON.value)
 
 
 async def listing(request: Request) -> Response:
     """The newest jobs, whoever submitted them."""
     read_query(request, NoQuery)
-    page = await services(request).database.run(read.page, CALLER, Filters(), None, PAGE)
+    page = await services(request).database.run(read.page, tenant(request), Filters(), None, PAGE)
     data = [await _told(request, job) for job in page.jobs]
     body = {"object": "list", "data": data, "has_more": page.next_cursor is not None}
     return Response(dumps(body), media_type=Media.JSON.value)
@@ -152,7 +152,7 @@ async def listing(request: Request) -> Response:
 
 async def cancel(request: Request) -> Response:
     """End a job that has not ended."""
-    job = await cancel_job(services(request), job_id(request.path_params["id"]))
+    job = await cancel_job(services(request), job_id(request.path_params["id"]), tenant(request))
     return Response(dumps(await _told(request, job)), media_type=Media.JSON.value)
 
 
@@ -167,7 +167,7 @@ def _signature(
 @documented(_signature)
 async def execute(request: Request) -> Response:
     """Always refused: a job here has no plan. It reads no store of the caller's, and runs once it is submitted."""
-    await find_job(services(request), job_id(request.path_params["id"]))
+    await find_job(services(request), job_id(request.path_params["id"]), tenant(request))
     raise NoPlan
 
 
