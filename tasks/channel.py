@@ -15,8 +15,9 @@ from kombu.utils.json import loads
 from redis import Redis
 
 from tasks import keys
+from tasks.held_scripts import PURGE
 from tasks.plan import PULL_MOST, Plan, Section, Source
-from tasks.pull_script import PULL, PURGE, SURVEY, bell_commands, pull_arguments, pull_keys, survey_keys
+from tasks.pull_script import PULL, SURVEY, bell_commands, pull_arguments, pull_keys, survey_keys
 from tasks.qos import QoS
 from tasks.survey import Choice, Survey, read_survey
 

@@ -29,7 +29,8 @@ from tasks import celery, keys
 from tasks.envelope import argument, envelope, headers, queue_of
 from tasks.errors import BrokerUnavailable
 from tasks.messages import TASK_NAME, Submission
-from tasks.pull_script import Command, bell_commands, message_commands
+from tasks.pull_script import bell_commands, message_commands
+from tasks.script_parts import Command
 from tasks.settings import Settings, plain_redis
 
 log = logging.getLogger(__name__)
@@ -44,18 +45,19 @@ _NOTICE_DEAD_CONNECTIONS = MaintNotificationsConfig(enabled=False)
 
 
 def publish_commands(jobs: Sequence[Submission], now: float) -> list[Command]:
-    """What makes these jobs' messages, in one transaction, grouped by queue and model. Pure."""
-    queues: dict[str, dict[str, list[bytes]]] = {}
+    """What makes these jobs' messages, in one transaction, grouped by queue, tenant and model. Pure."""
+    queues: dict[str, dict[tuple[str, str], list[bytes]]] = {}
     for job in jobs:
-        queues.setdefault(queue_of(job), {}).setdefault(job.model, []).append(envelope(job))
+        lists = queues.setdefault(queue_of(job), {})
+        lists.setdefault((keys.tenant_of(job.caller), job.model), []).append(envelope(job))
     commands: list[Command] = [("SADD", keys.HELD, *(str(job.id) for job in jobs))]
     # A job with a history may have been cancelled and tried again; the old cancel must not stop its new message.
     again = [str(job.id) for job in jobs if job.fence > 1 or job.checked]
     if again:
         commands.append(("ZREM", keys.CANCELLED, *again))
-    for queue, models in queues.items():
-        for model, messages in models.items():
-            commands += message_commands(queue, model, messages, now)
+    for queue, lists in queues.items():
+        for (tenant, model), messages in lists.items():
+            commands += message_commands(queue, model, messages, now, tenant)
         commands += bell_commands(queue)
     return commands
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from tasks.keys import tenant_of
 from tasks.messages import TASK_NAME, Submission, pack
 from tasks.queues import Bucket, queue_name
 
@@ -33,8 +34,13 @@ def argument(job: Submission) -> str:
 
 
 def headers(job: Submission) -> dict[str, Any]:
-    """The headers of ours, besides Celery's. A fence above 1 tells that the job has a history, so its row decides."""
-    return {"cost_ms": job.cost_ms, "model": job.model, "lane": job.lane.value, "fence": job.fence}
+    """The headers of ours, besides Celery's. A fence above 1 tells that the job has a history, so its row decides.
+
+    The tenant is there for a message to find back to its list; the default one is not named.
+    """
+    ours = {"cost_ms": job.cost_ms, "model": job.model, "lane": job.lane.value, "fence": job.fence}
+    tenant = tenant_of(job.caller)
+    return {**ours, "tenant": tenant} if tenant else ours
 
 
 def envelope(job: Submission) -> bytes:

@@ -31,21 +31,43 @@ def own_bell(worker: str) -> str:
     return bell(f"@{worker}")
 
 
-def messages(queue: str, model: str) -> str:
-    """The list of a model's messages in a queue. Under no model, the queue's plain list."""
-    return f"{queue}:{model}" if model else queue
+DEFAULT_TENANT = "default"
+"""The tenant whose messages name none. They lie as all did in versions that knew of no tenants."""
 
 
-def models(queue: str) -> str:
-    """Sorted set of the models with messages in a queue, by when each last had a turn or began to wait."""
-    return f"roost:models:{queue}"
+def tenant_of(caller: str) -> str:
+    """The tenant under which a caller's messages lie: '' for the default one."""
+    return "" if caller == DEFAULT_TENANT else caller
+
+
+def messages(queue: str, model: str, tenant: str = "") -> str:
+    """The list of a model's messages of one tenant in a queue. Under no model and no tenant, the queue's plain list."""
+    place = _place(queue, tenant)
+    return f"{place}:{model}" if model else place
+
+
+def models(queue: str, tenant: str = "") -> str:
+    """Sorted set of the models of which a tenant has messages in a queue, by when each last had a turn."""
+    return f"roost:models:{_place(queue, tenant)}"
+
+
+def tenants(queue: str) -> str:
+    """Sorted set of the tenants with messages in a queue, by when each last had a turn or began to wait.
+
+    The default one is under '' here, and only while there are others.
+    """
+    return f"roost:tenants:{queue}"
+
+
+def _place(queue: str, tenant: str) -> str:
+    return f"{queue}@{tenant}" if tenant else queue
 
 
 def tally(queue: str) -> str:
-    """A list with one token for each message that lies in a model's list of this queue.
+    """A list with one token for each message that lies in a list of this queue besides the plain one.
 
     Its name is that of kombu's list for priority 3, so whoever adds up a queue's lengths as kombu does, Flower above
-    all, counts our messages without knowing of models.
+    all, counts our messages without knowing of tenants and models.
     """
     return f"{queue}\x06\x163"
 

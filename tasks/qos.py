@@ -15,7 +15,7 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import dumps, loads
 
 from tasks import keys
-from tasks.pull_script import ACK, OVERDUE, RENEW, RESTORE, restore_arguments
+from tasks.held_scripts import ACK, OVERDUE, RENEW, RESTORE, restore_arguments
 
 if TYPE_CHECKING:
     from tasks.channel import Channel

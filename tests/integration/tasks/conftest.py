@@ -32,7 +32,7 @@ def new_job() -> Callable[..., Submission]:
     def make(**fields: Any) -> Submission:
         values: dict[str, Any] = {
             "id": UUID(int=next(numbers)),
-            "caller": "anna",
+            "caller": "default",
             "verb": Verb.ENCODE,
             "model": "roost/fake",
             "revision": None,

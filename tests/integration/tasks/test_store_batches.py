@@ -29,7 +29,7 @@ def new_file(**fields: Any) -> StoredFile:
     now = datetime.now(UTC)
     values: dict[str, Any] = {
         "id": job_id(now.timestamp()),
-        "caller": "anna",
+        "caller": "default",
         "filename": "in.jsonl",
         "purpose": "batch",
         "bytes": 10,
@@ -53,7 +53,7 @@ def new_batch(database: Database, file: StoredFile) -> Callable[..., Batch]:
         now = datetime.now(UTC)
         values: dict[str, Any] = {
             "id": job_id(now.timestamp()),
-            "caller": "anna",
+            "caller": "default",
             "endpoint": "/v1/embeddings",
             "completion_window": "24h",
             "input_file": file.id,
@@ -84,8 +84,8 @@ def test_a_batch_is_kept_as_it_was_asked_for(database: Database, new_batch: Call
     batch = new_batch()
 
     assert (batch.status, batch.labels, batch.total) == (Status.VALIDATING, {"a": "b"}, 0)
-    assert database.run(store.get, batch.id, "anna") == batch
-    for id_, caller in ((batch.id, "bob"), (job_id(1.0), "anna"), (None, "anna")):
+    assert database.run(store.get, batch.id, "default") == batch
+    for id_, caller in ((batch.id, "bob"), (job_id(1.0), "default"), (None, "default")):
         with pytest.raises(BatchNotFound):
             database.run(store.get, id_, caller)
 
@@ -101,7 +101,7 @@ def test_batches_are_taken_once_the_oldest_first_and_cancelled_ones_before(
     database: Database, new_batch: Callable[..., Batch]
 ) -> None:
     made = [new_batch(id=job_id(at)) for at in (1, 2, 3)]
-    database.run(store.cancel, made[2].id, "anna")
+    database.run(store.cancel, made[2].id, "default")
 
     taken = [database.run(leases.claim, f"f{n}", LEASE_S) for n in range(4)]
 
@@ -111,7 +111,7 @@ def test_batches_are_taken_once_the_oldest_first_and_cancelled_ones_before(
 def test_only_cancelled_ones_are_urgent(database: Database, new_batch: Callable[..., Batch]) -> None:
     batch = new_batch()
     assert database.run(leases.claim, "one", LEASE_S, urgent=True) is None
-    database.run(store.cancel, batch.id, "anna")
+    database.run(store.cancel, batch.id, "default")
     assert database.run(leases.claim, "one", LEASE_S, urgent=True) is not None
 
 
@@ -147,7 +147,7 @@ def test_a_part_is_done_once_and_its_jobs_are_freed(
 
     assert set(database.run(read.jobs, [*(job.id for job in jobs), other.id])) == {other.id}
     assert database.run(parts.tally, begun.id) == Tally(2, 1)
-    after = database.run(store.get, begun.id, "anna")
+    after = database.run(store.get, begun.id, "default")
     assert (after.input_tokens, after.output_tokens) == (20, 5)
     assert [part.part for part in database.run(parts.open_parts, begun.id, -1, 10)] == [1, 2]
     with pytest.raises(leases.LeaseLost):
@@ -175,9 +175,9 @@ def test_a_batch_ends_with_its_files_once(database: Database, begun: Batch) -> N
     for _ in range(2):
         database.run(leases.end, begun.id, "one", Status.COMPLETED, output=output)
 
-    ended = database.run(store.get, begun.id, "anna")
+    ended = database.run(store.get, begun.id, "default")
     assert (ended.status, ended.completed, ended.failed, ended.output_file) == (Status.COMPLETED, 7, 0, output.id)
-    assert database.run(files.get, output.id, "anna") == output
+    assert database.run(files.get, output.id, "default") == output
     assert database.run(parts.part_blobs, begun.id) == []
     assert database.run(leases.claim, "two", LEASE_S) is None
 
@@ -189,7 +189,7 @@ def test_what_is_validated_or_worked_on_can_be_cancelled(
     batch = new_batch()
     database.run(lambda conn: conn.exec_driver_sql("UPDATE batches SET status = %(s)s", {"s": status.value}).close())
 
-    after = database.run(store.cancel, batch.id, "anna").status
+    after = database.run(store.cancel, batch.id, "default").status
 
     open_ = status in {Status.VALIDATING, Status.IN_PROGRESS}
     assert after is (Status.CANCELLING if open_ else status)
@@ -197,7 +197,7 @@ def test_what_is_validated_or_worked_on_can_be_cancelled(
 
 def test_a_cancel_is_heard_by_who_works_on_it(database: Database, begun: Batch) -> None:
     assert database.run(leases.tend, begun.id, "one", LEASE_S, 1, 2) is Status.IN_PROGRESS
-    database.run(store.cancel, begun.id, "anna")
+    database.run(store.cancel, begun.id, "default")
 
     assert database.run(leases.tend, begun.id, "one", LEASE_S, 1, 2) is Status.CANCELLING
     assert database.run(leases.finalize, begun.id, "one").status is Status.CANCELLING
@@ -205,13 +205,13 @@ def test_a_cancel_is_heard_by_who_works_on_it(database: Database, begun: Batch) 
 
 def test_progress_is_when_counts_moved(database: Database, begun: Batch) -> None:
     database.run(leases.tend, begun.id, "one", LEASE_S, 0, 0)
-    assert database.run(store.get, begun.id, "anna").progress_at is None
+    assert database.run(store.get, begun.id, "default").progress_at is None
     database.run(leases.tend, begun.id, "one", LEASE_S, 1, 0)
-    moved = database.run(store.get, begun.id, "anna").progress_at
+    moved = database.run(store.get, begun.id, "default").progress_at
     database.run(leases.tend, begun.id, "one", LEASE_S, 1, 0)
 
     assert moved is not None
-    assert database.run(store.get, begun.id, "anna").progress_at == moved
+    assert database.run(store.get, begun.id, "default").progress_at == moved
 
 
 def test_open_jobs_are_cancelled_and_ended_ones_left(
@@ -235,7 +235,7 @@ def test_files_are_listed_page_by_page_in_both_orders(database: Database) -> Non
 
     def page(**fields: Any) -> list[Any]:
         values = {"after": None, "limit": 2, "newest_first": True, "purpose": "batch"} | fields
-        return [file.id for file in database.run(files.page, "anna", **values)]
+        return [file.id for file in database.run(files.page, "default", **values)]
 
     assert page() == [ids[2], ids[1]]
     assert page(after=ids[1]) == [ids[0]]
@@ -247,14 +247,14 @@ def test_files_are_listed_page_by_page_in_both_orders(database: Database) -> Non
 
 def test_a_file_that_an_open_batch_reads_is_kept(database: Database, file: StoredFile, begun: Batch) -> None:
     with pytest.raises(FileInUse):
-        database.run(files.delete, file.id, "anna")
+        database.run(files.delete, file.id, "default")
     assert database.run(files.expire, datetime.now(UTC) + 2 * DAY, 10) == []
 
     database.run(leases.end, begun.id, "one", Status.FAILED)
 
-    assert database.run(files.delete, file.id, "anna") == file.blob
+    assert database.run(files.delete, file.id, "default") == file.blob
     with pytest.raises(FileNotFound):
-        database.run(files.delete, file.id, "anna")
+        database.run(files.delete, file.id, "default")
 
 
 def test_a_file_whose_time_is_over_is_gone_at_once_and_then_removed(database: Database) -> None:
@@ -264,10 +264,10 @@ def test_a_file_whose_time_is_over_is_gone_at_once_and_then_removed(database: Da
         database.run(files.put, file)
 
     with pytest.raises(FileNotFound):
-        database.run(files.get, old.id, "anna")
+        database.run(files.get, old.id, "default")
     assert database.run(files.expire, now, 10) == ["old"]
     assert database.run(files.expire, now, 10) == []
-    assert database.run(files.get, kept.id, "anna") == kept
+    assert database.run(files.get, kept.id, "default") == kept
 
 
 def test_which_blobs_belong_to_something(database: Database, file: StoredFile, begun: Batch) -> None:
@@ -289,7 +289,7 @@ def test_what_is_wrong_with_a_file_is_kept_whatever_its_lines_hold(database: Dat
     database.run(leases.end, begun.id, "one", Status.FAILED, errors=faults)
 
     told = [{**faults[0], "param": "a\N{REPLACEMENT CHARACTER}"}]
-    assert database.run(store.get, begun.id, "anna").errors == told
+    assert database.run(store.get, begun.id, "default").errors == told
 
 
 def test_a_batch_is_forgotten_long_after_its_end_and_not_before_its_files(
@@ -307,7 +307,7 @@ def test_a_batch_is_forgotten_long_after_its_end_and_not_before_its_files(
 
     assert database.run(store.forget, later - 2 * DAY, 10) == 0
     assert database.run(store.forget, later, 10) == 1
-    left = [(batch.status, batch.output_file) for batch in database.run(store.page, "anna", after=None, limit=9)]
+    left = [(batch.status, batch.output_file) for batch in database.run(store.page, "default", after=None, limit=9)]
     assert left == [(Status.VALIDATING, None), (Status.COMPLETED, output.id)]
-    database.run(files.delete, output.id, "anna")
+    database.run(files.delete, output.id, "default")
     assert database.run(store.forget, later, 10) == 1

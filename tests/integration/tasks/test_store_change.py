@@ -32,7 +32,7 @@ def test_only_the_states_of_the_table_can_be_cancelled(
     job = stored_job()
     set_columns(job, state=f"'{state.value}'")
 
-    changed = database.run(change.cancel, job.id, "anna")
+    changed = database.run(change.cancel, job.id, "default")
 
     after = move(state, Event.CANCEL)
     assert changed.changed == (after is not None)
@@ -46,13 +46,13 @@ def test_a_job_cancelled_between_two_tries_has_no_error_left(
     error = {"code": "model_load_failed", "message": "m", "retryable": True}
     database.run(finish.finish, [ending(job, State.QUEUED, error=error, run_at=NOW.timestamp() + 60)])
 
-    assert database.run(change.cancel, job.id, "anna").job.error is None
+    assert database.run(change.cancel, job.id, "default").job.error is None
 
 
 def test_a_cancelled_job_is_kept_for_its_retention(database: Database, stored_job: NewJob) -> None:
     job = stored_job(retention_s=500)
 
-    found = database.run(change.cancel, job.id, "anna").job
+    found = database.run(change.cancel, job.id, "default").job
 
     assert found.version == 2
     assert found.finished_at is not None
@@ -66,7 +66,7 @@ def test_only_the_states_of_the_table_can_be_retried(
     job = stored_job()
     set_columns(job, state=f"'{state.value}'")
 
-    changed = database.run(change.retry, job.id, "anna", NOW)
+    changed = database.run(change.retry, job.id, "default", NOW)
 
     after = move(state, Event.RETRY)
     assert changed.changed == (after is not None)
@@ -81,21 +81,21 @@ def test_a_retried_job_begins_again_with_nothing_of_its_past(
     (second,) = database.run(read.submissions, [job.id])
     database.run(finish.finish, [ending(second, State.FAILED, result=b"items", items_failed=1)])
 
-    found = database.run(change.retry, job.id, "anna", NOW).job
+    found = database.run(change.retry, job.id, "default", NOW).job
 
     assert (found.attempt, found.fence, found.items_failed, found.error) == (1, 3, 0, None)
     assert (found.started_at, found.finished_at, found.expires_at, found.worker) == (None, None, None, None)
     assert (found.device_ms, found.timings, found.usage) == (None, None, None)
     with pytest.raises(NotFinished):
-        database.run(read.result, job.id, "anna")
+        database.run(read.result, job.id, "default")
 
 
 def test_a_worker_that_still_runs_the_old_attempt_cannot_commit_it(
     database: Database, stored_job: NewJob, ending: Callable[..., Completion], row: Row
 ) -> None:
     job = stored_job()
-    database.run(change.cancel, job.id, "anna")
-    database.run(change.retry, job.id, "anna", NOW)
+    database.run(change.cancel, job.id, "default")
+    database.run(change.retry, job.id, "default", NOW)
 
     assert not database.run(finish.finish, [ending(job)])[0].applied
     (message,) = database.run(read.submissions, [job.id])
@@ -105,9 +105,9 @@ def test_a_worker_that_still_runs_the_old_attempt_cannot_commit_it(
 def test_a_retry_has_as_much_time_as_the_job_had(database: Database, stored_job: NewJob) -> None:
     created = NOW - timedelta(hours=1)
     job = stored_job(created=created.timestamp(), deadline=created.timestamp() + 30)
-    database.run(change.cancel, job.id, "anna")
+    database.run(change.cancel, job.id, "default")
 
-    found = database.run(change.retry, job.id, "anna", NOW).job
+    found = database.run(change.retry, job.id, "default", NOW).job
 
     assert found.deadline_at == NOW + timedelta(seconds=30)
     assert found.created_at == created
@@ -122,7 +122,7 @@ def test_a_job_past_its_retention_cannot_be_retried(
     database.run(finish.finish, [ending(job, State.FAILED, finished=job.created - 1000)])
 
     with pytest.raises(JobNotFound):
-        database.run(change.retry, job.id, "anna", NOW)
+        database.run(change.retry, job.id, "default", NOW)
 
 
 def test_another_callers_job_is_not_found(database: Database, stored_job: NewJob, row: Row) -> None:

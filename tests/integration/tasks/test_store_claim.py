@@ -133,8 +133,8 @@ def test_deliveries_are_counted_anew_after_a_retry(database: Database, stored_jo
     for _ in range(3):
         take(database, job, Lost.UNKNOWN, limits)
     for _ in range(3):
-        database.run(change.cancel, job.id, "anna")
-        database.run(change.retry, job.id, "anna", ahead(0))
+        database.run(change.cancel, job.id, "default")
+        database.run(change.retry, job.id, "default", ahead(0))
         assert take(database, job, Lost.NO, limits).verdict is Verdict.RUN
 
     verdicts = [take(database, job, Lost.UNKNOWN, limits).verdict for _ in range(2)]
@@ -147,8 +147,8 @@ def test_an_old_message_of_a_retried_job_takes_it_with_the_retrys_deadline(
 ) -> None:
     past = ahead(-60).timestamp()
     old = stored_job(created=past - 30, deadline=past)
-    database.run(change.cancel, old.id, "anna")
-    database.run(change.retry, old.id, "anna", ahead(0))
+    database.run(change.cancel, old.id, "default")
+    database.run(change.retry, old.id, "default", ahead(0))
 
     claimed = take(database, old, Lost.UNKNOWN)
 
@@ -163,7 +163,7 @@ def test_what_cannot_be_taken_says_why(
 ) -> None:
     done, cancelled, gone, free = stored_job(), stored_job(), new_job(), stored_job()
     database.run(finish.finish, [ending(done)])
-    database.run(change.cancel, cancelled.id, "anna")
+    database.run(change.cancel, cancelled.id, "default")
 
     claimed = database.run(claim.claim, [(job, Lost.UNKNOWN) for job in (done, cancelled, gone, free)], "two", LIMITS)
 
@@ -256,7 +256,7 @@ def test_a_beat_names_the_jobs_that_are_still_ours(database: Database, stored_jo
     kept, cancelled, taken = stored_job(), stored_job(), stored_job()
     for job in (kept, cancelled, taken):
         run(database, job, lease_s=1)
-    database.run(change.cancel, cancelled.id, "anna")
+    database.run(change.cancel, cancelled.id, "default")
     take(database, taken, Lost.UNKNOWN)
 
     ours = database.run(claim.beat, "one", [(job.id, 1) for job in (kept, cancelled, taken)], ahead(60))

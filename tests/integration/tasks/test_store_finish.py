@@ -35,7 +35,7 @@ def test_a_batch_of_stored_and_new_jobs_is_written_in_the_order_asked(
     ]
     assert row(jobs[0]).tags == ("t",)
     for job in jobs:
-        assert database.run(read.result, job.id, "anna").rows == b"vectors"
+        assert database.run(read.result, job.id, "default").rows == b"vectors"
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -81,7 +81,7 @@ def test_finishing_twice_keeps_what_came_first(
     again = database.run(finish.finish, [ending(job, State.FAILED)])
 
     assert again == [finish.Ended(job.id, first.version, State.SUCCEEDED, applied=False)]
-    assert database.run(read.result, job.id, "anna").rows == b"first"
+    assert database.run(read.result, job.id, "default").rows == b"first"
 
 
 def test_one_job_twice_in_a_batch_is_written_once(database: Database, stored_job: NewJob, ending: Ending) -> None:
@@ -90,7 +90,7 @@ def test_one_job_twice_in_a_batch_is_written_once(database: Database, stored_job
     ended = database.run(finish.finish, [ending(job, result=b"a"), ending(job, result=b"b")])
 
     assert [outcome.applied for outcome in ended] == [True, False]
-    assert database.run(read.result, job.id, "anna").rows == b"a"
+    assert database.run(read.result, job.id, "default").rows == b"a"
 
 
 def test_of_two_deliveries_in_a_batch_the_newer_one_is_written(
@@ -103,7 +103,7 @@ def test_of_two_deliveries_in_a_batch_the_newer_one_is_written(
     ended = database.run(finish.finish, [ending(old, result=b"old"), ending(claimed.job, result=b"new")])
 
     assert [outcome.applied for outcome in ended] == [False, True]
-    assert database.run(read.result, old.id, "anna").rows == b"new"
+    assert database.run(read.result, old.id, "default").rows == b"new"
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -133,7 +133,7 @@ def test_an_old_worker_that_commits_late_changes_nothing(
     (ours,) = database.run(finish.finish, [ending(claimed.job, result=b"ours")])
     assert ours.applied
     assert database.run(finish.finish, [ending(old, result=b"late")])[0].applied is False
-    assert database.run(read.result, old.id, "anna").rows == b"ours"
+    assert database.run(read.result, old.id, "default").rows == b"ours"
 
 
 def test_a_direct_job_that_got_its_row_meanwhile_is_finished_in_it(
@@ -216,10 +216,10 @@ def test_a_cancelled_job_takes_no_result(
     database: Database, stored_job: NewJob, ending: Ending, row: Callable[[Submission], Job]
 ) -> None:
     job = stored_job()
-    database.run(change.cancel, job.id, "anna")
+    database.run(change.cancel, job.id, "default")
 
     assert database.run(finish.finish, [ending(job)]) == [finish.Ended(job.id, 2, State.CANCELLED, applied=False)]
-    assert database.run(read.result, job.id, "anna").rows is None
+    assert database.run(read.result, job.id, "default").rows is None
 
 
 def test_of_a_cancel_and_a_finish_at_once_exactly_one_wins(
@@ -231,7 +231,7 @@ def test_of_a_cancel_and_a_finish_at_once_exactly_one_wins(
 
         def cancel(id_: UUID = job.id, together: Barrier = together) -> bool:
             together.wait()
-            return database.run(change.cancel, id_, "anna").changed
+            return database.run(change.cancel, id_, "default").changed
 
         def end(job: Submission = job, together: Barrier = together) -> bool:
             together.wait()
@@ -287,7 +287,7 @@ def test_text_from_a_model_that_postgres_refuses_does_not_lose_the_result(
     assert row(job).error == {**error, "message": "bad � and � and \\u0000"}
     timings: object = row(job).timings
     assert timings == {"device_ms": None}
-    assert database.run(read.result, job.id, "anna").rows == b"a\0b"
+    assert database.run(read.result, job.id, "default").rows == b"a\0b"
 
 
 @pytest.mark.parametrize("state", list(State))

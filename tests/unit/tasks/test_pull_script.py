@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tasks import keys
+from tasks.held_scripts import restore_arguments
 from tasks.plan import Plan, Section, Source
-from tasks.pull_script import bell_commands, pull_arguments, pull_keys, restore_arguments
+from tasks.pull_script import bell_commands, pull_arguments, pull_keys
 
 PLAN = Plan(
     (

@@ -51,7 +51,7 @@ def test_a_direct_job_gets_its_whole_row_when_it_ends(
     child = start_child()
     child.run(job)
     assert child.done(1) == {str(job.id): "succeeded"}
-    assert (row(job).state, row(job).tags, row(job).caller) == (State.SUCCEEDED, ("t",), "anna")
+    assert (row(job).state, row(job).tags, row(job).caller) == (State.SUCCEEDED, ("t",), "default")
 
 
 def test_waiters_are_woken_once_for_a_batch_after_the_commit(

@@ -13,22 +13,19 @@ from kombu import Connection
 from tasks import keys
 from tasks.dispatch import Publisher
 from tasks.envelope import envelope
+from tasks.held_scripts import ACK, PURGE, RESTORE, restore_arguments
 from tasks.messages import Submission
 from tasks.plan import PULL_MOST, Plan, Section, Source
 from tasks.pull_script import (
-    ACK,
-    MODELS_MOST,
     PLACE,
     PULL,
-    PURGE,
-    RESTORE,
     SURVEY,
     message_commands,
     pull_arguments,
     pull_keys,
-    restore_arguments,
     survey_keys,
 )
+from tasks.script_parts import MODELS_MOST
 from tasks.survey import Place, Survey, Waiting, pack_place, read_survey
 from tests.integration.tasks.transport.inbox import Inbox, depth
 
