@@ -19,12 +19,14 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from api import compat, errors, openapi
+from api.auth import Keys
 from api.body import BodyTimeout, BodyTooLarge, ClientGone, on_gone, on_unread
 from api.ending import before_shutdown
 from api.link import Link
 from api.metrics import Measured, Metrics, Scrape
 from api.parts import parts
 from api.progress import Progress
+from api.route import is_keyed
 from api.routes import events, health, jobs, models, residency, results, submit
 from api.services import Services
 from api.signing import Signing
@@ -89,6 +91,7 @@ def create_app(settings: Settings, catalog: Catalog | None = None) -> FastAPI:
     ):
         # Copied, not included: an included router is resolved again at every request.
         app.router.routes.extend(router.routes)
+    _all_behind_the_door(app)
     errors.install(app)
     errors.handle(app, BodyTooLarge, on_unread)
     errors.handle(app, BodyTimeout, on_unread)
@@ -97,6 +100,17 @@ def create_app(settings: Settings, catalog: Catalog | None = None) -> FastAPI:
     app.add_middleware(Measured, metrics=metrics)
     app.openapi = partial(openapi.document, app)  # type: ignore[method-assign] # the documented way to change it
     return app
+
+
+_OPEN = frozenset({"/openapi.json", "/docs", "/docs/oauth2-redirect"})
+"""What the framework itself serves: it tells what this server can do, and nothing of anybody's."""
+
+
+def _all_behind_the_door(app: FastAPI) -> None:
+    """Raises TypeError for a route that would not ask who comes."""
+    for route in app.router.routes:
+        if not is_keyed(route) and getattr(route, "path", "") not in _OPEN:
+            raise TypeError(f"{route} asks nobody for a key: make it of api.route's classes")
 
 
 async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, stack: AsyncExitStack) -> Services:
@@ -155,6 +169,7 @@ async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, 
         prices=prices,
         metrics=metrics,
         scrape=Scrape(made.database, made.redis, presence),
+        keys=Keys(settings, made.database, time.time),
         signing=Signing(made.database),
         blobs=await asyncio.to_thread(Blobs, settings.blobs_url),
     )

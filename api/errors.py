@@ -27,6 +27,9 @@ INTERNAL = "internal"
 RETRY_AFTER_S = {429: 1, 503: 2}
 """Every 429 and 503 says when to come back."""
 
+ASKS_FOR_KEY = {"www-authenticate": 'Bearer realm="roost"'}
+"""A 401 says in which form a key is asked for."""
+
 STATUS: Mapping[str, int] = {
     # the request
     "invalid_request": 422,
@@ -150,6 +153,8 @@ def envelope(error: Mapping[str, Any], *, job_id: str | None = None) -> dict[str
 
 def headers_of(status: int) -> dict[str, str]:
     """The headers that every reply of this status carries."""
+    if status == 401:
+        return dict(ASKS_FOR_KEY)
     return {"retry-after": str(RETRY_AFTER_S[status])} if status in RETRY_AFTER_S else {}
 
 

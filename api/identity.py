@@ -1,25 +1,14 @@
-"""Who asks. Routes read it from the request; whoever lets requests in has put it there."""
+"""Who asks. Routes read it from the request; `api.auth` has put it there, or let nobody in."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from uuid import UUID
 
 from starlette.requests import Request
 
+from tasks.api_keys import Scope
 from tasks.prepare import CALLER
-
-
-class Scope(StrEnum):
-    """What a key is good for. `admin` has the others in it."""
-
-    READ = "read"
-    """look at jobs, results, files, models"""
-    WRITE = "write"
-    """submit, cancel, upload, and manage webhooks and backfills"""
-    ADMIN = "admin"
-    """what concerns all tenants: residency, Flower, usage and failures of others"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +25,8 @@ ANYONE = Identity(CALLER, frozenset(Scope))
 
 
 def identity(request: Request) -> Identity:
-    """Who asks."""
-    found: Identity = request.scope.get("state", {}).get("identity", ANYONE)
+    """Who asks. Raises KeyError on a route that let the request in without asking: then it is of nobody."""
+    found: Identity = request.scope["state"]["identity"]
     return found
 
 

@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 from starlette.requests import Request
 
 from api.asking import Asking
+from api.auth import Keys
 from api.link import Link
 from api.metrics import Metrics, Scrape
 from api.presence import Presence
@@ -51,6 +52,7 @@ class Services:
     prices: Prices
     metrics: Metrics
     scrape: Scrape
+    keys: Keys
     signing: Signing
     blobs: Blobs
 

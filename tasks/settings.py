@@ -10,10 +10,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from tasks.service_settings import ServiceSettings, lowered
+from tasks.service_settings import Auth, ServiceSettings, lowered
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:[kmgt](?:i?b)?|b|(%))?", re.IGNORECASE)
 _DEVICE = re.compile(r"auto|cpu|cuda(?::\d{1,3})?")
@@ -323,11 +324,26 @@ class Settings(ServiceSettings, BaseSettings):
         """The models that may have what they need."""
         return _names(self.trust)
 
+    @model_validator(mode="after")
+    def _closed_to_others(self) -> Self:
+        if self.auth is Auth.OFF and not self.is_local:
+            raise PydanticCustomError(
+                "open_to_all",
+                "ROOST_AUTH=off is for ROOST_HOST=127.0.0.1 alone: whoever reaches {host} could do all. Leave it out, "
+                "and make keys with `roost keys create`",
+                {"host": self.host},
+            )
+        return self
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the API listens to its own machine alone."""
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
     @property
     def finds_hub_models(self) -> bool:
         """Whether models of the hub are found by name. Left to itself, only where no other machine can ask."""
-        local = self.host in ("localhost", "::1") or self.host.startswith("127.")
-        return self.hub_models is HubModels.ON or (self.hub_models is HubModels.AUTO and local)
+        return self.hub_models is HubModels.ON or (self.hub_models is HubModels.AUTO and self.is_local)
 
     @property
     def preload_names(self) -> tuple[str, ...]:

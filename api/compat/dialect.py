@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.body import BodyTimeout, BodyTooLarge, ClientGone, Refusal
-from api.errors import INTERNAL, status_of
+from api.errors import ASKS_FOR_KEY, INTERNAL, status_of
 from api.route import Handler, PlainRoute
 from catalog.errors import RoostError
 
@@ -86,4 +86,6 @@ def _rendered(render: Render, request: Request, failure: Failure) -> Response:
     response = render(request, failure)
     if response.status_code in RETRY_AFTER_S:
         response.headers.setdefault("retry-after", RETRY_AFTER_S[response.status_code])
+    if response.status_code == 401:
+        response.headers.update(ASKS_FOR_KEY)
     return response

@@ -15,6 +15,7 @@ from api.identity import tenant
 from api.media import dumps
 from api.moves import job_id
 from api.render import job_object
+from api.route import KeyedRoute
 from api.routes.jobs import JobId
 from api.routes.replies import errors
 from api.services import Services, services
@@ -26,7 +27,7 @@ from tasks.notices import Change
 from tasks.results import unpack_rows
 from tasks.store import read
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(route_class=KeyedRoute, tags=["jobs"])
 
 LONGEST_S = 3600.0
 """A stream ends after this; the client reconnects with Last-Event-ID."""

@@ -20,7 +20,7 @@ from api.media import Media, dumps
 from api.moves import cancel_job, find_job, job_id, tell
 from api.queries import read_query
 from api.render import job_object, job_reply, moment
-from api.route import PlainRoute, documented
+from api.route import KeyedRoute, PlainRoute, documented
 from api.routes.replies import errors
 from api.schemas import JobList, JobObject
 from api.services import services
@@ -31,7 +31,7 @@ from tasks.jobs import State
 from tasks.store import change, read
 from tasks.store.pages import Filters
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(route_class=KeyedRoute, tags=["jobs"])
 plain = APIRouter(route_class=PlainRoute, tags=["jobs"])
 
 JobId = Annotated[str, Path(description="The job's id", examples=["0199c0de-0000-7000-8000-000000000000"])]

@@ -12,11 +12,12 @@ from starlette.responses import Response
 from api.media import Media, dumps
 from api.model_schemas import Residency
 from api.residency import worker_object
+from api.route import KeyedRoute
 from api.routes.replies import errors
 from api.services import services
 from catalog.live import LiveCatalog
 
-router = APIRouter(tags=["models"])
+router = APIRouter(route_class=KeyedRoute, tags=["models"])
 
 
 @router.get(

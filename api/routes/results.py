@@ -14,6 +14,7 @@ from api.identity import tenant
 from api.media import Media, dumps, media_of
 from api.moves import job_id
 from api.results import Encoding
+from api.route import KeyedRoute
 from api.routes.jobs import JobId
 from api.routes.replies import errors
 from api.schemas import ErrorReply, FailedResult, ResultObject
@@ -21,7 +22,7 @@ from api.services import services
 from tasks.jobs import State
 from tasks.store import read
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(route_class=KeyedRoute, tags=["jobs"])
 
 
 @router.get(

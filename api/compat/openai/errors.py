@@ -21,12 +21,16 @@ from api.schemas import Reply
 _STATUS: Mapping[int, int] = {422: 400}
 """Where OpenAI's status is another one than ours."""
 
-_TYPES: Mapping[int, str] = {403: "permission_error", 429: "rate_limit_error"}
+_TYPES: Mapping[int, str] = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 """The type of an error by its status; that of the others follows from whose fault it is."""
 
 _CODES: Mapping[str, str] = {
     "text_too_long": "context_length_exceeded",
     "overloaded": "rate_limit_exceeded",
+    "rate_limited": "rate_limit_exceeded",
+    "too_many_jobs": "rate_limit_exceeded",
+    "quota_exceeded": "insufficient_quota",
+    **dict.fromkeys(("key_missing", "key_unknown", "key_expired", "key_revoked"), "invalid_api_key"),
 }
 """Codes that clients look for, where ours is another one."""
 

@@ -21,7 +21,7 @@ from api.compat.sie.arrays import written
 from api.compat.sie.errors import item_error
 from api.media import Media
 from api.moves import job_id
-from api.route import documented
+from api.route import documented, needs
 from api.services import services
 from tasks.errors import JobNotFound, NotFinished, ResultExpired, TaskError
 from tasks.results import unpack_rows
@@ -69,6 +69,7 @@ def _signature(
         **errors.errors(404, 409, 503),
     },
 )
+@needs(None)
 @documented(_signature)
 async def chunk(request: Request) -> Response:
     """A msgpack array with one map for each of at most 1000 items, for who has the link out of the job's `output`.

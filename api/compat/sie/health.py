@@ -17,6 +17,7 @@ from api.compat.sie.capacity import SieHealth, cluster_status, health
 from api.media import Media, dumps
 from api.queries import NoQuery, read_query
 from api.readiness import NotReady, missing
+from api.route import keyed
 from api.services import Services, services
 from tasks.errors import BrokerUnavailable
 
@@ -46,6 +47,7 @@ async def look(request: Request) -> Response:
 
 
 @router.websocket("/ws/cluster-status")
+@keyed
 async def watch(socket: WebSocket) -> None:
     """Workers and models now, and again each time that they have changed, until the caller leaves."""
     it: Services = socket.app.state.services

@@ -40,6 +40,8 @@ from tasks.results import pack_rows
 from tasks.settings import Settings, plain_redis
 
 DIMS = 8
+TENANTS = ("acme", "other")
+"""Those that tests make keys for, besides the default one."""
 
 
 @pytest.fixture
@@ -164,7 +166,10 @@ class Consumer:
         self.database = Database(self.settings.database_url, 2)
         self.committer = Committer(self.database, Wakes(redis.Redis.from_url(self.settings.redis_url)), self._acked)
         self._lists = {
-            keys.messages(queue, model).encode(): queue for queue in queue_names() for model in ("", *self.catalog.keys)
+            keys.messages(queue, model, tenant).encode(): queue
+            for queue in queue_names()
+            for model in ("", *self.catalog.keys)
+            for tenant in ("", *TENANTS)
         }
         self._open = threading.Event()
         self._open.set()

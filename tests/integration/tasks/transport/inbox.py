@@ -53,11 +53,15 @@ def ids(jobs: list[Submission]) -> list[str]:
 
 def depth(client: redis.Redis, queue: str = "interactive.xs") -> int:
     """How many messages a queue has; that its lists, their index and the tally agree is checked by the way."""
-    listed: Any = client.zrange(keys.models(queue), 0, -1)
-    models = [model.decode() for model in listed]
-    lists = {model: int(client.llen(keys.messages(queue, model))) for model in models}
+    known: Any = client.zrange(keys.tenants(queue), 0, -1)
+    lists: dict[str, int] = {}
+    for tenant in {"", *(name.decode() for name in known)}:
+        models: Any = client.zrange(keys.models(queue, tenant), 0, -1)
+        assert models or not tenant, f"a tenant without models: {tenant}"
+        for model in models:
+            name = keys.messages(queue, model.decode(), tenant)
+            lists[name] = int(client.llen(name))
     assert all(lists.values()), f"models without messages: {lists}"
-    named = {name.decode() for name in client.scan_iter(f"{queue}:*")}
-    assert named == {keys.messages(queue, model) for model in models}
+    assert {name.decode() for name in client.scan_iter(f"{queue}[:@]*")} == set(lists)
     assert client.llen(keys.tally(queue)) == sum(lists.values())
     return int(client.llen(queue)) + sum(lists.values())
