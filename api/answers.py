@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -138,22 +139,37 @@ def direct_copy(services: Services, job: Submission) -> Submission:
 
 
 async def sent(services: Services, waiter: Waiter, copy: Submission) -> None:
-    """Send a direct job; it gets its row at once if the broker does not take it. Raises Overloaded."""
-    if not await services.submitter.send(copy):
-        await services.submitter.keep(copy)
-        waiter.direct = None
+    """Send a direct job; it gets its row at once if the broker does not take it. Raises Overloaded, or as limits do."""
+    async with _let_in(services, copy):
+        if not await services.submitter.send(copy):
+            await services.submitter.keep(copy)
+            waiter.direct = None
     services.metrics.taken_in(copy, "direct")
 
 
 async def stored(services: Services, job: Submission) -> Existing | None:
     """Commit a job's row before its message goes out; the job that its key leads to already, if any.
 
-    Raises Overloaded or StoreUnavailable.
+    Raises Overloaded or StoreUnavailable, or as limits do.
     """
-    existing = await services.submitter.accept(job)
+    async with _let_in(services, job):
+        existing = await services.submitter.accept(job)
     if existing is None:
         services.metrics.taken_in(job, "stored")
+    else:
+        await services.limiter.release(job.id, job.caller)
     return existing
+
+
+@asynccontextmanager
+async def _let_in(services: Services, job: Submission) -> AsyncIterator[None]:
+    """Hold a job against its tenant's limits, and count it no more if it is not taken in. Raises as the limiter."""
+    await services.limiter.admit(job)
+    try:
+        yield
+    except BaseException:
+        await services.limiter.release(job.id, job.caller)
+        raise
 
 
 async def _replay(services: Services, job: Submission, existing: Existing, form: Form) -> Outcome:

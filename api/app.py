@@ -22,12 +22,13 @@ from api import compat, errors, openapi
 from api.auth import Keys
 from api.body import BodyTimeout, BodyTooLarge, ClientGone, on_gone, on_unread
 from api.ending import before_shutdown
+from api.limits import Limiter
 from api.link import Link
 from api.metrics import Measured, Metrics, Scrape
 from api.parts import parts
 from api.progress import Progress
 from api.route import is_keyed
-from api.routes import events, health, jobs, models, residency, results, submit
+from api.routes import events, health, jobs, models, residency, results, submit, usage
 from api.services import Services
 from api.signing import Signing
 from api.unanswered import Unanswered
@@ -86,6 +87,7 @@ def create_app(settings: Settings, catalog: Catalog | None = None) -> FastAPI:
         events.router,
         models.router,
         residency.router,
+        usage.router,
         health.router,
         *compat.routers,
     ):
@@ -145,6 +147,7 @@ async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, 
     link.start()
     stack.push_async_callback(link.close)
     presence, prices = made.watched(stack)
+    keys = Keys(settings, made.database, time.time)
     stack.callback(waiting.close)
     stack.enter_context(before_shutdown(waiting.close))
     if not await link.ready(LINK_WAIT_S):
@@ -169,7 +172,8 @@ async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, 
         prices=prices,
         metrics=metrics,
         scrape=Scrape(made.database, made.redis, presence),
-        keys=Keys(settings, made.database, time.time),
+        keys=keys,
+        limiter=Limiter(settings, made.redis, made.database, keys.limits_of, time.time),
         signing=Signing(made.database),
         blobs=await asyncio.to_thread(Blobs, settings.blobs_url),
     )

@@ -11,10 +11,11 @@ import logging
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
+from typing import Any
 from uuid import UUID
 
 from starlette.datastructures import Headers
@@ -60,6 +61,7 @@ class Keys:
         self._database = database
         self._clock = clock
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._own: dict[str, Mapping[str, Any]] = {}
         self._noted: dict[UUID, datetime] = {}
         self._notes: set[asyncio.Task[None]] = set()
 
@@ -68,6 +70,10 @@ class Keys:
         if self._auth is not Auth.AUTO:
             return self._auth is Auth.ON
         return not self._local or _from_elsewhere(scope)
+
+    def limits_of(self, tenant: str) -> Mapping[str, Any]:
+        """What the row of a tenant says of its limits, as it was when one of its keys was last looked up."""
+        return self._own.get(tenant, {})
 
     async def let_in(self, scope: AsgiScope, needed: Scope) -> Identity:
         """Who asks, if that may do what needs this scope.
@@ -99,6 +105,8 @@ class Keys:
             if known is not None and known.key is not None and now - known.at <= STALE_S:
                 return known.key
             raise
+        if found is not None:
+            self._own[found.tenant.name] = found.tenant.limits
         self._known[hash_] = _Known(found, now)
         self._known.move_to_end(hash_)
         while len(self._known) > MOST_KNOWN:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from math import ceil
 from typing import Any, TypeVar
 
 import orjson
@@ -151,11 +152,18 @@ def envelope(error: Mapping[str, Any], *, job_id: str | None = None) -> dict[str
     return {"error": body if job_id is None else {**body, "job_id": job_id}}
 
 
-def headers_of(status: int) -> dict[str, str]:
-    """The headers that every reply of this status carries."""
+def headers_of(status: int, after_s: float | None = None) -> dict[str, str]:
+    """The headers that every reply of this status carries. `after_s` is when to come again, if that is known."""
     if status == 401:
         return dict(ASKS_FOR_KEY)
+    if after_s is not None:
+        return {"retry-after": whole(after_s)}
     return {"retry-after": str(RETRY_AFTER_S[status])} if status in RETRY_AFTER_S else {}
+
+
+def whole(after_s: float) -> str:
+    """A Retry-After: whole seconds, and not too few."""
+    return str(max(1, ceil(after_s)))
 
 
 def error_response(error: RoostError, *, job_id: str | None = None) -> Response:
@@ -166,7 +174,7 @@ def error_response(error: RoostError, *, job_id: str | None = None) -> Response:
     return Response(
         orjson.dumps(envelope(as_data(error), job_id=job_id)),
         status_code=status,
-        headers=headers_of(status),
+        headers=headers_of(status, error.retry_after_s),
         media_type="application/json",
     )
 

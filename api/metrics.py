@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from redis.asyncio import Redis
@@ -27,12 +27,23 @@ from tasks.errors import TaskError
 from tasks.jobs import State
 from tasks.messages import Submission
 from tasks.store.sweep import counts
+from tasks.store.usage import Line, totals
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 COUNTS_FOR_S = 5.0
 """Counting the jobs reads a whole index, so it is done no more often than this."""
 
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
+
+
+MOST_SERIES = 500
+"""Pairs of tenant and model of which a scrape tells, those with the most items."""
+
+_USED = {
+    "items": "Items of jobs that have ended",
+    "tokens": "Tokens that were read and made",
+    "device_ms": "Milliseconds of devices",
+}
 
 
 class Metrics:
@@ -111,6 +122,7 @@ class Scrape:
         self._redis = redis
         self._presence = presence
         self._counted: Mapping[tuple[State, Lane], int] = {}
+        self._used: Sequence[Line] = ()
         self._counted_at = float("-inf")
         self._counting = asyncio.Lock()
 
@@ -118,7 +130,7 @@ class Scrape:
         """The gauges as text."""
         families: list[Metric] = []
         up = GaugeMetricFamily("roost_up", "1 where this process can read it", labels=["part"])
-        for part, read in (("database", self._jobs), ("broker", self._queues), ("workers", self._workers)):
+        for part, read in (("database", self._of_database), ("broker", self._queues), ("workers", self._workers)):
             try:
                 families += await read()
                 up.add_metric([part], 1)
@@ -128,11 +140,25 @@ class Scrape:
         registry.register(_Families([up, *families]))
         return generate_latest(registry)
 
-    async def _jobs(self) -> list[Metric]:
+    async def _of_database(self) -> list[Metric]:
         async with self._counting:
             if time.monotonic() - self._counted_at >= COUNTS_FOR_S:
                 self._counted = await self._database.run(counts)
+                self._used = await self._database.run(totals, MOST_SERIES)
                 self._counted_at = time.monotonic()
+        return [*self._jobs(), *self._usage()]
+
+    def _usage(self) -> list[Metric]:
+        """As they are kept in the database, so that they are one count over all processes and restarts."""
+        families: list[Metric] = []
+        for name, what in _USED.items():
+            family = CounterMetricFamily(f"roost_tenant_{name}", what, labels=["tenant", "model"])
+            for line in self._used:
+                family.add_metric([line.tenant, line.key], getattr(line.used, name))
+            families.append(family)
+        return families
+
+    def _jobs(self) -> list[Metric]:
         family = GaugeMetricFamily("roost_open_jobs", "Jobs that have not ended", labels=["state", "lane"])
         for (state, lane), number in self._counted.items():
             family.add_metric([state.value, lane.value], number)

@@ -38,6 +38,7 @@ async def cancel_job(it: Services, id_: UUID, caller: str) -> Job:
     changed = await it.database.run(change.cancel, id_, caller)
     if changed.changed:
         await tell(it, changed.job)
+        await it.limiter.release(id_, caller)
         it.submitter.forget(changed.job.id)
     elif changed.job.state is not State.CANCELLED:
         raise AlreadyFinished

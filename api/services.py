@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from api.asking import Asking
 from api.auth import Keys
+from api.limits import Limiter
 from api.link import Link
 from api.metrics import Metrics, Scrape
 from api.presence import Presence
@@ -53,6 +54,7 @@ class Services:
     metrics: Metrics
     scrape: Scrape
     keys: Keys
+    limiter: Limiter
     signing: Signing
     blobs: Blobs
 

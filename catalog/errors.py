@@ -16,6 +16,8 @@ class RoostError(Exception):
 
     code: str = "internal"
     retryable: bool = False
+    retry_after_s: float | None = None
+    """When the same request may succeed, where that is known."""
 
     def __init__(self, message: str | None = None, *, param: str | None = None) -> None:
         self.message = message or (self.__doc__ or self.code).strip()

@@ -82,6 +82,20 @@ def feeder(name: str) -> str:
     return f"roost:feeder:{name}"
 
 
+def rate(caller: str) -> str:
+    """How many jobs a tenant may submit now (see `tasks.admission`)."""
+    return f"roost:rate:{caller}"
+
+
+OPEN_JOBS = "roost:open:"
+"""Begins the names of `open_jobs`."""
+
+
+def open_jobs(caller: str) -> str:
+    """Sorted set of the ids of a tenant's open jobs by when each was taken in, while it may have so many."""
+    return f"{OPEN_JOBS}{caller}"
+
+
 POOLS = "roost:pools"
 """Sorted set of the names of pools by the Unix second that their lease ends (see `api.compat.sie.pool_store`)."""
 

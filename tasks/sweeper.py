@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -23,6 +24,7 @@ from tasks.dispatch import Publisher
 from tasks.errors import BrokerUnavailable
 from tasks.jobs import State
 from tasks.messages import Submission
+from tasks.open_jobs import heal
 from tasks.settings import Settings
 from tasks.store import read
 from tasks.store import sweep as store
@@ -85,6 +87,8 @@ class Swept:
     """queued without a message, so sent again"""
     deleted: int = 0
     """past their retention"""
+    uncounted: int = 0
+    """ended, and still counted as open of their tenants"""
     broker_away: bool = False
 
 
@@ -98,6 +102,8 @@ def run(settings: Settings) -> Swept:
     )
     try:
         swept = Sweeper(database, publisher, lambda changes: _wake(wakes, changes), rules).sweep()
+        with suppress(redis.RedisError, BrokerUnavailable):
+            swept.uncounted = heal(wakes, database, publisher.held_now)
     finally:
         publisher.close()
         wakes.close()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime, time, timedelta
+from math import ceil
 from typing import Any
 
 from catalog.errors import suggestion
-from tasks.errors import InvalidRequest
+from tasks.errors import InvalidRequest, TaskError
 from tasks.settings import Settings
 
 
@@ -48,3 +50,75 @@ def parsed(own: Mapping[str, Any]) -> Mapping[str, float]:
         if name == "burst" and value < 1:
             raise InvalidRequest("'burst' must be at least 1.", param=name)
     return {name: value if name == "requests_per_s" else int(value) for name, value in own.items()}
+
+
+class Later(TaskError):
+    """A tenant has used what it may for now."""
+
+    retryable = True
+
+    def __init__(self, message: str | None = None, *, param: str | None = None, retry_after_s: float = 1.0) -> None:
+        super().__init__(message, param=param)
+        self.retry_after_s = retry_after_s
+
+
+class RateLimited(Later):
+    """Too many jobs in so short a time; come again after the time in Retry-After."""
+
+    code = "rate_limited"
+
+
+class TooManyJobs(Later):
+    """Too many jobs are queued or running; come again when some have ended."""
+
+    code = "too_many_jobs"
+
+
+class QuotaExceeded(Later):
+    """What may be used in a day is used; come again when the next one begins, after the time in Retry-After."""
+
+    code = "quota_exceeded"
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Jobs that may come now, as of a moment in seconds. They grow by the rate, up to the burst."""
+
+    jobs: float
+    at: float
+
+    def taken(self, limits: TenantLimits, now: float) -> tuple[Bucket, float]:
+        """The bucket after a job at `now`, and 0; or the same bucket and the seconds until a job may come."""
+        jobs = min(float(limits.burst), self.jobs + max(0.0, now - self.at) * limits.requests_per_s)
+        if jobs >= 1.0:
+            return Bucket(jobs - 1.0, now), 0.0
+        return Bucket(jobs, now), (1.0 - jobs) / limits.requests_per_s
+
+
+def too_fast(limits: TenantLimits, wait_s: float) -> RateLimited:
+    """The refusal of a job that comes too soon by `wait_s`."""
+    return RateLimited(
+        f"This tenant may submit {limits.requests_per_s:g} jobs a second, and {limits.burst} at once; come again in "
+        f"{max(1, ceil(wait_s))} s.",
+        retry_after_s=wait_s,
+    )
+
+
+def too_many(limits: TenantLimits) -> TooManyJobs:
+    """The refusal of a job beyond those that may be open."""
+    return TooManyJobs(
+        f"This tenant may have {limits.open_jobs} jobs queued or running at once; wait for some to end.",
+        retry_after_s=1.0,
+    )
+
+
+def check_day(limits: TenantLimits, items: int, tokens: int, now: datetime) -> None:
+    """Raises QuotaExceeded when the items or tokens of this UTC day leave nothing of it."""
+    midnight = datetime.combine(now.date() + timedelta(days=1), time(), UTC)
+    left_s = (midnight - now).total_seconds()
+    for name, used, most in (("items", items, limits.items_per_day), ("tokens", tokens, limits.tokens_per_day)):
+        if most and used >= most:
+            raise QuotaExceeded(
+                f"This tenant may use {most} {name} in a day (UTC), and has used {used}; come again tomorrow.",
+                retry_after_s=left_s,
+            )

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from api.body import BodyTimeout, BodyTooLarge, ClientGone, Refusal
-from api.errors import ASKS_FOR_KEY, INTERNAL, status_of
+from api.errors import ASKS_FOR_KEY, INTERNAL, status_of, whole
 from api.route import Handler, PlainRoute
 from catalog.errors import RoostError
 
@@ -32,12 +32,14 @@ class Failure:
     retryable: bool
     status: int
     job_id: str | None = None
+    retry_after_s: float | None = None
 
     @classmethod
     def of(cls, error: RoostError) -> Failure:
         """An error that was raised on purpose."""
         job_id = getattr(error, "job_id", None)
-        return cls(error.code, error.message, error.param, error.retryable, status_of(error.code), job_id)
+        status = status_of(error.code)
+        return cls(error.code, error.message, error.param, error.retryable, status, job_id, error.retry_after_s)
 
 
 UNEXPECTED = Failure(INTERNAL, "Something went wrong in the service; its log has the reason.", None, False, 500)
@@ -84,7 +86,9 @@ def _rendered(render: Render, request: Request, failure: Failure) -> Response:
     if failure.status >= 500 and failure.status not in (503, 504):
         log.error("%s: %s", failure.code, failure.message)
     response = render(request, failure)
-    if response.status_code in RETRY_AFTER_S:
+    if failure.retry_after_s is not None:
+        response.headers["retry-after"] = whole(failure.retry_after_s)
+    elif response.status_code in RETRY_AFTER_S:
         response.headers.setdefault("retry-after", RETRY_AFTER_S[response.status_code])
     if response.status_code == 401:
         response.headers.update(ASKS_FOR_KEY)

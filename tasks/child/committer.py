@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from tasks import notices
 from tasks.child.completion import at_commit
@@ -133,14 +134,17 @@ class Committer:
     def _wake(self, written: Sequence[tuple[Completion, Ended]]) -> None:
         changes = []
         replies: dict[str, list[notices.Reply]] = {}
+        ended: dict[str, list[UUID]] = {}
         for completion, outcome in written:
             if not outcome.applied or outcome.state is None:
                 continue
             changes.append(notices.Change(outcome.id, outcome.state.value, outcome.version))
+            if outcome.state.final:
+                ended.setdefault(completion.submission.caller, []).append(outcome.id)
             address = completion.submission.reply_to
             if address is not None and outcome.state.final:
                 replies.setdefault(address, []).append(_reply(completion, outcome.state, outcome.version))
-        self._wakes.changed(changes, replies)
+        self._wakes.changed(changes, replies, ended)
 
 
 def _cut(waiting: list[Ending]) -> tuple[list[Ending], list[Ending]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 from redis import Redis
 from redis.exceptions import RedisError
 
 from tasks import keys
+from tasks.admission import ended_commands
 from tasks.notices import Change, Piece, Reply, pack_changes, pack_pieces, pack_replies
 
 log = logging.getLogger(__name__)
@@ -20,14 +22,21 @@ class Wakes:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
-    def changed(self, changes: Sequence[Change], replies: Mapping[str, Sequence[Reply]] | None = None) -> None:
-        """Tell that these jobs have changed; `replies` are by API process."""
+    def changed(
+        self,
+        changes: Sequence[Change],
+        replies: Mapping[str, Sequence[Reply]] | None = None,
+        ended: Mapping[str, Sequence[UUID]] | None = None,
+    ) -> None:
+        """Tell that these jobs have changed; `replies` are by API process, `ended` by caller: open no more."""
         if not changes:
             return
         pipe = self._redis.pipeline(transaction=False)
         for address, found in (replies or {}).items():
             pipe.publish(keys.reply(address), pack_replies(found))
         pipe.publish(keys.CHANGES, pack_changes(changes))
+        for command in ended_commands(ended or {}):
+            pipe.execute_command(*command)  # type: ignore[no-untyped-call]
         try:
             pipe.execute()
         except (RedisError, OSError) as error:

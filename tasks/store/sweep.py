@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -102,6 +102,9 @@ INSERT INTO marks (name, value) VALUES (%(name)s, %(value)s) ON CONFLICT (name) 
 _COUNTS = f"SELECT state, lane, count(*) FROM jobs WHERE {IS_OPEN} GROUP BY state, lane"
 
 
+_OPEN = f"SELECT id FROM jobs WHERE id = ANY(%(ids)s::uuid[]) AND {IS_OPEN}"
+
+
 def expire(conn: Connection, now: datetime, limit: int) -> list[Moved]:
     """End open jobs whose deadline has passed, running ones too: their results come too late."""
     parameters = {"now": now, "limit": limit, "error": json_text(as_data(DeadlinePassed()))}
@@ -157,6 +160,11 @@ def delete(conn: Connection, now: datetime, limit: int) -> int:
 def counts(conn: Connection) -> dict[tuple[State, Lane], int]:
     """How many jobs are open, by state and lane. Ended ones are counted by the processes that ended them."""
     return {(State(state), Lane(lane)): count for state, lane, count in conn.exec_driver_sql(_COUNTS)}
+
+
+def still_open(conn: Connection, ids: Sequence[UUID]) -> set[UUID]:
+    """Which of these jobs have a row and have not ended."""
+    return set(conn.exec_driver_sql(_OPEN, {"ids": list(ids)}).scalars())
 
 
 def queue_delay(conn: Connection) -> float:

@@ -38,6 +38,7 @@ def test_every_route_is_there(document: dict[str, Any]) -> None:
         ("/v1/models", "get"),
         ("/v1/models/{id}", "get"),
         ("/v1/residency", "get"),
+        ("/v1/usage", "get"),
         ("/healthz", "get"),
         ("/livez", "get"),
         ("/readyz", "get"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -80,7 +81,9 @@ def test_a_requeued_message_finds_its_queue(job: Submission) -> None:
 
 
 def test_the_parent_s_account_is_in_the_headers(job: Submission) -> None:
-    assert headers(job) == {"cost_ms": 101.5, "model": "org/model:profile", "lane": "bulk", "fence": 1}
+    told = {"cost_ms": 101.5, "model": "org/model:profile", "lane": "bulk", "fence": 1}
+    assert headers(job) == {**told, "tenant": "anna"}
+    assert headers(replace(job, caller="default")) == told
 
 
 def test_no_text_stands_in_clear(job: Submission) -> None:
