@@ -22,7 +22,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope as AsgiScope
 
 from api.identity import ANYONE, Identity
-from tasks.api_keys import ApiKey, KeyMissing, KeyUnknown, Scope, ScopeMissing, hash_of, is_key
+from tasks.api_keys import ApiKey, KeyMissing, KeyUnknown, Scope, ScopeMissing, Tenant, hash_of, is_key
 from tasks.db import AsyncDatabase
 from tasks.errors import Overloaded, StoreUnavailable, TaskError
 from tasks.service_settings import Auth
@@ -61,7 +61,7 @@ class Keys:
         self._database = database
         self._clock = clock
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
-        self._own: dict[str, Mapping[str, Any]] = {}
+        self._tenants: dict[str, Tenant] = {}
         self._noted: dict[UUID, datetime] = {}
         self._notes: set[asyncio.Task[None]] = set()
 
@@ -73,7 +73,13 @@ class Keys:
 
     def limits_of(self, tenant: str) -> Mapping[str, Any]:
         """What the row of a tenant says of its limits, as it was when one of its keys was last looked up."""
-        return self._own.get(tenant, {})
+        known = self._tenants.get(tenant)
+        return {} if known is None else known.limits
+
+    def retention_of(self, tenant: str) -> int | None:
+        """How many seconds a tenant's finished jobs are kept, if its row says so."""
+        known = self._tenants.get(tenant)
+        return None if known is None else known.retention_s
 
     async def let_in(self, scope: AsgiScope, needed: Scope) -> Identity:
         """Who asks, if that may do what needs this scope.
@@ -106,7 +112,7 @@ class Keys:
                 return known.key
             raise
         if found is not None:
-            self._own[found.tenant.name] = found.tenant.limits
+            self._tenants[found.tenant.name] = found.tenant
         self._known[hash_] = _Known(found, now)
         self._known.move_to_end(hash_)
         while len(self._known) > MOST_KNOWN:

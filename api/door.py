@@ -24,12 +24,12 @@ async def admit(it: Door, raw: object, *, caller: str, large: bool = False, key:
 
     `large` has it read in a thread: it came in many bytes. Raises a TaskError or a CatalogError that names the field.
     """
-    now = it.clock()
-    asked_for = await off_loop(large, parse_request, raw, it.limits.max_items)
+    now, limits = it.clock(), it.limits_of(caller)
+    asked_for = await off_loop(large, parse_request, raw, limits.max_items)
     await it.asking.meet(asked_for.model)
     # A grammar is compiled, and large files are looked into.
     slow = large or (asked_for.verb is Verb.GENERATE and "grammar" in asked_for.options)
-    checked = await off_loop(slow, check, asked_for, it.catalog, it.limits)
+    checked = await off_loop(slow, check, asked_for, it.catalog, limits)
     await it.presence.admit(checked.choice.key)
     counts = await it.counting.count(checked.choice.spec, checked.texts, checked.chars)
     return price(checked, counts, now=now, cost=it.prices.of(checked.choice), key=key, caller=caller)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from redis.asyncio import Redis
@@ -58,13 +58,19 @@ class Services:
     signing: Signing
     blobs: Blobs
 
+    def limits_of(self, caller: str) -> Limits:
+        """What is let through of this caller, whose jobs may be kept for another time than those of others."""
+        own = self.keys.retention_of(caller)
+        if own is None:
+            return self.limits
+        return replace(self.limits, default_retention_s=min(own, self.limits.max_retention_s))
+
 
 class Door(Protocol):
     """The parts that turn a request into a priced job and name what came of it, in any process that has them."""
 
-    @property
-    def limits(self) -> Limits:
-        """What is let through."""
+    def limits_of(self, caller: str) -> Limits:
+        """What is let through of this caller."""
 
     @property
     def clock(self) -> Callable[[], float]:

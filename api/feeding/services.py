@@ -50,6 +50,10 @@ class Feeding:
     large: asyncio.Semaphore
     """Held while a large line is decoded, so that few are at once: they take many times their bytes."""
 
+    def limits_of(self, caller: str) -> Limits:
+        """What is let through: of all callers alike, since the jobs of lines go when their part is done."""
+        return self.limits
+
     def now(self) -> datetime:
         """The time in UTC."""
         return datetime.fromtimestamp(self.clock(), UTC)

@@ -15,8 +15,6 @@ from pydantic import ValidationError
 from catalog.errors import RoostError, suggestion
 from deploy.commands.connecting import as_json
 from deploy.commands.showing import show
-from deploy.embedded import lock, report
-from deploy.embedded.postgres import PostgresServer
 from tasks.api_keys import HINT_CHARS, PREFIX, ApiKey, Scope, Tenant, hash_of, new_key, tenant_name
 from tasks.db import Database
 from tasks.errors import InvalidRequest
@@ -227,6 +225,10 @@ def _database() -> Iterator[Database]:
 
 
 def _embedded(settings: Settings) -> str:
+    # Here, because an image of the API alone has none of it.
+    from deploy.embedded import lock, report
+    from deploy.embedded.postgres import PostgresServer
+
     folder = settings.data_dir.absolute()
     running = report.read(folder) if lock.holder(folder / "roost.lock") else None
     where = next((piece.where for piece in running.pieces if piece.name == "postgres"), "") if running else ""

@@ -182,7 +182,7 @@ async def repair(request: Request) -> Response:
 
 async def _told(request: Request, job: Job) -> dict[str, Any]:
     it = services(request)
-    base = str(request.base_url).rstrip("/")
+    base = (services(request).settings.public_url or str(request.base_url)).rstrip("/")
     return job_status(job, done=it.progress.of(job.id), refs=await _refs(it, job, base))
 
 

@@ -162,6 +162,22 @@ async def test_the_use_of_a_key_is_noted_once(keyed: Api, make: Make, database: 
     assert used() == first
 
 
+async def test_the_jobs_of_a_tenant_are_kept_as_its_row_says(
+    keyed: Api, make: Make, consumer: Consumer, database: Database
+) -> None:
+    ours, theirs = make("acme"), make("other")
+    database.run(api_keys.limit, "acme", {}, 120)
+
+    async def kept_s(key: str, **fields: Any) -> float:
+        job = (await keyed.submit(wait=10, headers=by(key), **fields)).json()
+        ends = [datetime.fromisoformat(job[name]) for name in ("finished_at", "expires_at")]
+        return round((ends[1] - ends[0]).total_seconds())
+
+    assert await kept_s(ours) == 120
+    assert await kept_s(ours, retention_s=300) == 300
+    assert await kept_s(theirs) == keyed.services.settings.default_retention_s
+
+
 async def test_clients_of_others_get_their_own_envelope(keyed: Api, make: Make, consumer: Consumer) -> None:
     def embed(key: str) -> Any:
         with openai.OpenAI(base_url=f"{keyed.url}/v1", api_key=key, max_retries=0) as client:
