@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from starlette.datastructures import Headers
@@ -29,6 +29,8 @@ from tasks.service_settings import Auth
 from tasks.settings import Settings
 from tasks.store import api_keys
 
+V = TypeVar("V")
+
 log = logging.getLogger(__name__)
 
 FRESH_S = 5.0
@@ -36,6 +38,12 @@ FRESH_S = 5.0
 
 STALE_S = 60.0
 """So long a key that was good is taken for good while the database is away."""
+
+AWAY_S = 1.0
+"""So long the database is not asked again about keys that were good, once it was away."""
+
+STRANGERS_AT_ONCE = 2
+"""Look-ups at once of keys that were not seen before, so that made-up ones do not use up all connections."""
 
 MOST_KNOWN = 10_000
 
@@ -48,7 +56,7 @@ _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 class _Known:
     """What the database said of a key, and when (seconds of the loop's clock)."""
 
-    key: ApiKey | None
+    key: ApiKey
     at: float
 
 
@@ -61,6 +69,9 @@ class Keys:
         self._database = database
         self._clock = clock
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._strange: OrderedDict[bytes, float] = OrderedDict()
+        self._strangers = asyncio.Semaphore(STRANGERS_AT_ONCE)
+        self._away_until = float("-inf")
         self._tenants: dict[str, Tenant] = {}
         self._noted: dict[UUID, datetime] = {}
         self._notes: set[asyncio.Task[None]] = set()
@@ -103,21 +114,38 @@ class Keys:
 
     async def _look_up(self, hash_: bytes) -> ApiKey | None:
         known, now = self._known.get(hash_), asyncio.get_running_loop().time()
-        if known is not None and now - known.at <= FRESH_S:
+        if known is None:
+            return await self._look_up_stranger(hash_, now)
+        if now - known.at <= FRESH_S:
+            return known.key
+        stale = now - known.at <= STALE_S
+        if stale and now < self._away_until:
             return known.key
         try:
-            found = await self._database.run(api_keys.find, hash_)
+            return self._heard(hash_, await self._database.run(api_keys.find, hash_), now)
         except (StoreUnavailable, Overloaded):
-            if known is not None and known.key is not None and now - known.at <= STALE_S:
-                return known.key
-            raise
-        if found is not None:
-            self._tenants[found.tenant.name] = found.tenant
-        self._known[hash_] = _Known(found, now)
-        self._known.move_to_end(hash_)
-        while len(self._known) > MOST_KNOWN:
-            self._known.popitem(last=False)
-        return found
+            if not stale:
+                raise
+            self._away_until = now + AWAY_S
+            return known.key
+
+    async def _look_up_stranger(self, hash_: bytes, now: float) -> ApiKey | None:
+        """A key that was not seen lately. Keys that are none take no room and no time from those that are."""
+        if now - self._strange.get(hash_, float("-inf")) <= FRESH_S:
+            return None
+        async with self._strangers:
+            found = await self._database.run(api_keys.find, hash_)
+        return self._heard(hash_, found, now)
+
+    def _heard(self, hash_: bytes, key: ApiKey | None, now: float) -> ApiKey | None:
+        """Keep what the database said. It was asked at `now` or later."""
+        if key is None:
+            self._known.pop(hash_, None)
+            _keep(self._strange, hash_, now)
+            return None
+        self._tenants[key.tenant.name] = key.tenant
+        _keep(self._known, hash_, _Known(key, now))
+        return key
 
     def _note(self, key: ApiKey) -> None:
         """Have it known that the key is used, to the hour."""
@@ -142,13 +170,22 @@ class Keys:
         return datetime.fromtimestamp(self._clock(), UTC)
 
 
+def _keep(kept: OrderedDict[bytes, V], name: bytes, value: V) -> None:
+    """Put it last, and drop the first beyond MOST_KNOWN."""
+    kept[name] = value
+    kept.move_to_end(name)
+    while len(kept) > MOST_KNOWN:
+        kept.popitem(last=False)
+
+
 def _from_elsewhere(scope: AsgiScope) -> bool:
     """Whether it came to an address of the machine that others reach, or through a proxy."""
     if any(name.decode("latin-1") in _FORWARDED for name, _ in scope["headers"]):
         return True
     server = scope.get("server")
-    if not server or server[1] is None:  # a socket of the machine itself
-        return False
+    if not server or server[1] is None:
+        # A socket without an address has a proxy at its other end, as likely as not.
+        return True
     try:
         return not ip_address(str(server[0]).partition("%")[0]).is_loopback
     except ValueError:

@@ -37,7 +37,7 @@ class Scope(StrEnum):
     WRITE = "write"
     """submit, cancel, upload, manage webhooks and backfills"""
     ADMIN = "admin"
-    """what concerns all tenants: metrics, Flower, the usage of others"""
+    """what concerns all tenants: metrics, the usage of others"""
 
 
 class KeyMissing(TaskError):

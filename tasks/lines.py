@@ -205,7 +205,8 @@ def _repeats(read: Callable[[], Iterable[bytes]], rules: Rules, digests: array[i
     suspects = set(found[1:][found[1:] == found[:-1]].tolist())
     if not suspects:
         return []
-    first: dict[str, int] = {}
+    # By a longer digest, not by the text: a million long ids would be gigabytes.
+    first: dict[bytes, int] = {}
     faults: list[Fault] = []
     for raw in split(read(), rules.longest_line):
         if raw.blank:
@@ -216,7 +217,8 @@ def _repeats(read: Callable[[], Iterable[bytes]], rules: Rules, digests: array[i
             continue
         if _digest(custom_id) not in suspects:
             continue
-        if (earlier := first.setdefault(custom_id, raw.number)) != raw.number:
+        name = blake2b(custom_id.encode(), digest_size=16).digest()
+        if (earlier := first.setdefault(name, raw.number)) != raw.number:
             said = (
                 f"Line {raw.number}: 'custom_id' {custom_id[:64]!r} is that of line {earlier}, too; each needs its own."
             )

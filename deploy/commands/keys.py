@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from math import isfinite, nan
 from typing import Any
 
 import click
@@ -158,7 +159,9 @@ def _limit(text: str) -> tuple[str, float | None]:
     try:
         number = float(value) if value else None
     except ValueError:
-        raise InvalidRequest(f"{name!r} must be a number, not {value[:50]!r}.", param=name) from None
+        number = nan
+    if number is not None and not isfinite(number):
+        raise InvalidRequest(f"{name!r} must be a number, not {value[:50]!r}.", param=name)
     if name == "retention_s" and number is not None and (number < 60 or number != int(number)):
         raise InvalidRequest("'retention_s' must be at least 60, in whole seconds.", param=name)
     return name, number

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from tasks.batches import Part, Tally
 from tasks.jobs import Event, Job, State
+from tasks.store import usage
 from tasks.store.batch_leases import OURS, LeaseLost
 from tasks.store.change import CANCELLED
 from tasks.store.guards import before
@@ -63,6 +64,9 @@ WHERE batch = %(batch)s AND (output IS NOT NULL OR errors IS NOT NULL) ORDER BY 
 """
 
 _STATES = "SELECT id, state, coalesce(octet_length(result), 0) FROM jobs WHERE id = ANY(%(ids)s::uuid[])"
+
+_SOURCE = "feeders"
+"""Who counts what the jobs that they cancel have used."""
 
 _CANCEL_JOBS = f"""
 UPDATE jobs SET {CANCELLED}
@@ -126,7 +130,9 @@ def job_states(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, tuple[State,
 
 def cancel_jobs(conn: Connection, ids: Sequence[UUID]) -> list[UUID]:
     """Cancel those of these jobs that are open; which they were."""
-    return [row[0] for row in conn.exec_driver_sql(_CANCEL_JOBS, {"ids": list(ids)})]
+    cancelled = [row[0] for row in conn.exec_driver_sql(_CANCEL_JOBS, {"ids": list(ids)})]
+    usage.count(conn, cancelled, _SOURCE)
+    return cancelled
 
 
 def ended_jobs(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, tuple[Job, bytes | None]]:

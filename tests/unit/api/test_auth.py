@@ -37,14 +37,17 @@ def asked(settings: Settings, server: Any = ("127.0.0.1", 8080), **headers: str)
 def test_a_server_for_its_own_machine_asks_nobody_there() -> None:
     assert not asked(Settings())
     assert not asked(Settings(host="localhost"), ("::1", 8080))
-    assert not asked(Settings(), ("/run/roost.sock", None))
-    assert not asked(Settings(), None)
 
 
 @pytest.mark.parametrize(
     "server", [("10.0.0.7", 80), ("192.168.1.2", 80), ("::ffff:10.0.0.1", 80), ("fe80::1%eth0", 1)]
 )
 def test_whoever_comes_from_elsewhere_is_asked_whatever_the_settings_say_of_the_host(server: tuple[str, int]) -> None:
+    assert asked(Settings(), server)
+
+
+@pytest.mark.parametrize("server", [("/run/roost.sock", None), None])
+def test_whoever_comes_by_no_address_is_asked(server: Any) -> None:
     assert asked(Settings(), server)
 
 
