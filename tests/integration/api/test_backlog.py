@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.backlog import read_backlog
+from tasks.pull_script import message_commands
 
 if TYPE_CHECKING:
     from tests.integration.api.conftest import Api, Consumer
@@ -24,3 +25,11 @@ async def test_what_was_taken_waits_no_longer(api: Api, consumer: Consumer) -> N
     assert (await api.submit("a text", wait=10)).status_code == 200
     backlog = await read_backlog(api.services.redis)
     assert (sum(backlog.queues.values()), backlog.of("org/model")) == (0, 0)
+
+
+async def test_what_waits_of_all_tenants_is_counted(api: Api) -> None:
+    for tenant in ("", "acme", "beta"):
+        for command in message_commands("bulk.m", "org/model", [b"{}"], 1.0, tenant):
+            await api.services.redis.execute_command(*command)
+    backlog = await read_backlog(api.services.redis)
+    assert (backlog.of("org/model"), backlog.queues["bulk.m"]) == (3, 3)
