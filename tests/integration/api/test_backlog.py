@@ -30,6 +30,6 @@ async def test_what_was_taken_waits_no_longer(api: Api, consumer: Consumer) -> N
 async def test_what_waits_of_all_tenants_is_counted(api: Api) -> None:
     for tenant in ("", "acme", "beta"):
         for command in message_commands("bulk.m", "org/model", [b"{}"], 1.0, tenant):
-            await api.services.redis.execute_command(*command)
+            await api.services.redis.execute_command(*command)  # type: ignore[no-untyped-call]
     backlog = await read_backlog(api.services.redis)
     assert (backlog.of("org/model"), backlog.queues["bulk.m"]) == (3, 3)
