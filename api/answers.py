@@ -32,7 +32,8 @@ from tasks.messages import INLINE_BYTES, Submission
 from tasks.notices import Reply
 from tasks.ranking import rank
 from tasks.store import read
-from tasks.store.accept import Existing
+from tasks.store.accept import Existing, holder
+from tasks.tenant_limits import QuotaExceeded, TooManyJobs
 
 log = logging.getLogger(__name__)
 
@@ -151,12 +152,18 @@ async def stored(services: Services, job: Submission) -> Existing | None:
 
     Raises Overloaded or StoreUnavailable, or as limits do.
     """
-    async with _let_in(services, job):
-        existing = await services.submitter.accept(job)
+    try:
+        async with _let_in(services, job):
+            existing = await services.submitter.accept(job)
+    except (TooManyJobs, QuotaExceeded):
+        # Whoever asks again for what is there already takes nothing.
+        if (existing := await services.database.run(holder, job)) is None:
+            raise
+        return existing
     if existing is None:
         services.metrics.taken_in(job, "stored")
     else:
-        await services.limiter.release(job.id, job.caller)
+        await services.limiter.release(job.id, job.caller, job.items)
     return existing
 
 
@@ -167,7 +174,7 @@ async def _let_in(services: Services, job: Submission) -> AsyncIterator[None]:
     try:
         yield
     except BaseException:
-        await services.limiter.release(job.id, job.caller)
+        await services.limiter.release(job.id, job.caller, job.items)
         raise
 
 

@@ -67,8 +67,21 @@ class Limiter:
         if not limits.any:
             return
         await self._check_day(limits, job)
-        if not limits.requests_per_s and not limits.open_jobs:
+        if limits.requests_per_s or limits.open_jobs:
+            await self._check_now(limits, job)
+        self._count(job.caller, job.items)
+
+    async def release(self, id_: UUID, caller: str, unused: int = 0) -> None:
+        """A job that was let in is not open any more; or it never came to be, and so many items are `unused`."""
+        self._count(caller, -unused)
+        if not limits_of(self._settings, self._own(caller)).open_jobs:
             return
+        try:
+            await self._redis.zrem(keys.open_jobs(caller), str(id_))
+        except (RedisError, OSError) as error:  # the sweeper does it
+            log.debug("job %s is still counted: %s", id_, type(error).__name__)
+
+    async def _check_now(self, limits: TenantLimits, job: Submission) -> None:
         try:
             said = await self._admit(keys=admit_keys(job.caller), args=admit_arguments(limits, job.id))
         except (RedisError, OSError) as error:
@@ -80,14 +93,10 @@ class Limiter:
         if said[0] == b"open":
             raise too_many(limits)
 
-    async def release(self, id_: UUID, caller: str) -> None:
-        """A job that was let in is not open any more, or never came to be."""
-        if not limits_of(self._settings, self._own(caller)).open_jobs:
-            return
-        try:
-            await self._redis.zrem(keys.open_jobs(caller), str(id_))
-        except (RedisError, OSError) as error:  # the sweeper does it
-            log.debug("job %s is still counted: %s", id_, type(error).__name__)
+    def _count(self, caller: str, items: int) -> None:
+        """Add items to what has been let in since the day was read."""
+        if (used := self._days.get(caller)) is not None:
+            used.items += items
 
     async def _check_day(self, limits: TenantLimits, job: Submission) -> None:
         if not limits.items_per_day and not limits.tokens_per_day:
@@ -98,7 +107,6 @@ class Limiter:
             items, tokens = await self._database.run(usage.of_day, job.caller, now.date())
             used = self._days[job.caller] = _Day(now.timestamp(), now.date(), items, tokens)
         check_day(limits, used.items, used.tokens, now)
-        used.items += job.items
 
     def _admit_here(self, limits: TenantLimits, caller: str) -> None:
         if not limits.requests_per_s:

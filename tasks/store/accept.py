@@ -59,6 +59,11 @@ def insert(conn: Connection, jobs: Sequence[Submission]) -> Accepted:
     return Accepted({ours: held for ours, held in existing.items() if held.id != ours})
 
 
+def holder(conn: Connection, job: Submission) -> Existing | None:
+    """The job that this one's key leads to already, if it has a key and its retention has not ended."""
+    return None if job.idempotency_key is None else _holders(conn, [job]).get(job.id)
+
+
 def _holders(conn: Connection, jobs: Sequence[Submission]) -> dict[UUID, Existing]:
     """The jobs that hold these keys. Those past their retention are deleted, so that the next round gets the key."""
     found = conn.exec_driver_sql(

@@ -46,6 +46,23 @@ async def test_of_fifty_at_once_as_many_are_open_as_may_be_over_all_processes(
     await until(lambda: broker.zcard(keys.open_jobs("default")) == 0)
 
 
+async def test_a_repeat_of_what_is_there_is_answered_at_every_limit_but_the_rate(
+    start_api: Start, idle_consumer: Consumer
+) -> None:
+    api = await start_api(tenant_open_jobs=1, tenant_items_per_day=1)
+    headers = {"Idempotency-Key": "one"}
+    first = await api.submit(headers=headers)
+    again = await api.submit(headers=headers)
+    other = await api.submit(headers={"Idempotency-Key": "two"})
+    assert (first.status_code, again.status_code, again.json()["id"]) == (202, 202, first.json()["id"])
+    assert (other.status_code, other.json()["error"]["code"]) == (429, "quota_exceeded")
+
+
+async def test_what_is_refused_uses_nothing_of_the_day(start_api: Start, idle_consumer: Consumer) -> None:
+    api = await start_api(tenant_open_jobs=1, tenant_items_per_day=5)
+    assert await codes(api, 10) == {202: 1, "too_many_jobs": 9}
+
+
 async def test_a_cancelled_job_and_one_that_a_key_led_to_are_not_open(
     start_api: Start, idle_consumer: Consumer, broker: redis.Redis
 ) -> None:
