@@ -60,9 +60,13 @@ class LlamaServer:
         params.verbosity = 1
         # It listens on a port of this machine besides, which nobody is to use.
         params.api_keys = [_secret()]
+        params.endpoint_metrics = True
         self.heard = threading.Condition()
         try:
             self._server: Any = xllamacpp.Server(params)
+            # Answered by the server's own loop, so that now it runs: one that is ended before it has begun goes on
+            # for ever, and whoever ends it waits for that with Python's lock in hand.
+            self._server.handle_metrics()
         except (RuntimeError, ValueError) as error:
             message = f"llama.cpp could not load {file.name}: {str(error).splitlines()[0][:200]}"
             raise LoadFailed(message, LoadReason.CORRUPT) from error

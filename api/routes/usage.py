@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import asdict
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from io import StringIO
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -29,7 +30,18 @@ router = APIRouter(route_class=PlainRoute, tags=["usage"])
 
 MOST_LINES = 10_000
 _DAYS = 30
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _CSV = "text/csv"
+
+
+def _a_day(value: object) -> object:
+    """A day as it is written, and nothing else that a date can be read from."""
+    if isinstance(value, str) and not _DAY.fullmatch(value):
+        raise ValueError("must be a day, as 2026-11-30")
+    return value
+
+
+Day = Annotated[date, BeforeValidator(_a_day)]
 
 
 class UsageQuery(BaseModel):
@@ -37,8 +49,8 @@ class UsageQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    since: Annotated[date | None, Field(description="The first day, in UTC; without it 30 days before the last")] = None
-    until: Annotated[date | None, Field(description="The last day, in UTC; without it today")] = None
+    since: Annotated[Day | None, Field(description="The first day, in UTC; without it 30 days before the last")] = None
+    until: Annotated[Day | None, Field(description="The last day, in UTC; without it today")] = None
     by: Annotated[By, Field(description="A line for each model, or for each day")] = By.MODEL
     tenant: Annotated[
         str | None, Field(description="Another tenant, or `*` for all: needs the scope `admin`", max_length=63)
@@ -83,7 +95,7 @@ async def report(request: Request) -> Response:
     query = read_query(request, UsageQuery)
     it, who = services(request), identity(request)
     until = query.until or datetime.fromtimestamp(it.clock(), UTC).date()
-    since = query.since or until - timedelta(days=_DAYS)
+    since = query.since or date.fromordinal(max(1, until.toordinal() - _DAYS))
     if since > until:
         raise InvalidRequest("'since' must not be after 'until'.", param="since")
     asked = query.tenant or who.tenant

@@ -181,10 +181,17 @@ async def test_what_ended_jobs_used_is_reported_by_tenant_and_model_and_day(
     assert sum(line.used.jobs for line in used(By.MODEL)) == 4
 
 
+async def test_the_first_days_of_all_can_be_asked_for(api: Api) -> None:
+    answer = await api.http.get("/v1/usage?until=0001-01-02")
+    assert (answer.status_code, answer.json()["since"]) == (200, "0001-01-01")
+
+
 @pytest.mark.parametrize(
     ("query", "param"),
     [
         ("since=tomorrow", "since"),
+        ("until=0", "until"),
+        ("until=2026-11-30T00:00:00", "until"),
         ("since=2026-02-01&until=2026-01-01", "since"),
         ("by=week", "by"),
         ("modell=x", "modell"),
