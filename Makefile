@@ -7,7 +7,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Released clients that need a Python or pins of their own; tests/clients has their suites.
 CLIENTS := .venv-clients
-EXTRAS := worker,onnx,entities,documents,audio,llama,flower,embedded,dev
+EXTRAS := worker,onnx,entities,documents,audio,llama,backfills,flower,embedded,dev
 STAMP := $(VENV)/.installed
 # `make test TESTS=tests/unit` runs a part; PYTEST takes any other option.
 TESTS ?=

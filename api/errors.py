@@ -50,6 +50,9 @@ STATUS: Mapping[str, int] = {
     "pool_not_found": 404,
     "tenant_not_found": 404,
     "key_not_found": 404,
+    "endpoint_not_found": 404,
+    "delivery_not_found": 404,
+    "backfill_not_found": 404,
     # who asks
     "key_missing": 401,
     "key_unknown": 401,
@@ -60,6 +63,13 @@ STATUS: Mapping[str, int] = {
     "rate_limited": 429,
     "too_many_jobs": 429,
     "quota_exceeded": 429,
+    # what it names
+    "url_refused": 422,
+    "secret_invalid": 422,
+    "endpoint_disabled": 409,
+    "backfill_ended": 409,
+    "source_refused": 422,
+    "blob_missing": 410,
     "result_not_found": 404,
     "task_not_found": 404,
     "job_not_terminal": 409,

@@ -23,6 +23,15 @@ TASK_NAME = "roost.run"
 
 
 @dataclass(frozen=True, slots=True)
+class Webhook:
+    """Who is told when the job ends, named by the job itself. `inline`: a small result goes along."""
+
+    url: str
+    secret: bytes | None = None
+    inline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Submission:
     """One accepted job. `inputs` is the msgpack of its items: a list of {id?, text, …} in the caller's order.
 
@@ -30,7 +39,9 @@ class Submission:
     Wall-clock times are Unix seconds. `stored` tells whether a row was committed before the message went out; when not,
     the message is a waiting sync call's only copy and the worker writes the whole row. `fence` is the delivery number
     that a commit must hold, `attempt` the number of tries so far, this one included. `checked` asks the worker to look
-    at the row before it runs the job, because another copy of the message may exist.
+    at the row before it runs the job, because another copy of the message may exist. Without `keep` the inputs go when
+    the job ends, and its result once it was answered. `inputs_blob` is the key of inputs too large for a row; a
+    `webhook` is in no message: such a job has its row first.
     """
 
     id: UUID
@@ -58,6 +69,9 @@ class Submission:
     fence: int = 1
     attempt: int = 1
     sent: float = 0.0
+    keep: bool = True
+    inputs_blob: str | None = None
+    webhook: Webhook | None = None
 
     @property
     def items(self) -> int:
@@ -77,6 +91,7 @@ def pack(job: Submission) -> bytes:
     """The message of a job. Inputs above INLINE_BYTES are left out if the row has them."""
     values: dict[str, Any] = {name: getattr(job, name) for name in _FIELDS}
     values["id"] = job.id.bytes
+    del values["webhook"]
     if job.stored and len(job.inputs) > INLINE_BYTES:
         values["inputs"] = b""
     if not job.stored:

@@ -1,4 +1,4 @@
-"""The settings of who may ask, and for how much. Part of `tasks.settings`."""
+"""The settings of what makes it a service: keys, limits, webhooks, backfills. Part of `tasks.settings`."""
 
 from __future__ import annotations
 
@@ -44,3 +44,28 @@ class ServiceSettings(BaseModel):
     tenant_tokens_per_day: Annotated[
         int, Field(ge=0, description="Tokens of one tenant in a UTC day, counted when jobs end; 0: no limit")
     ] = 0
+
+    # What does not go into rows
+    blob_bytes: Annotated[
+        int, Field(ge=16 * 1024, description="Inputs and results above this size are kept in the blob store")
+    ] = 256 * 1024
+
+    # Webhooks
+    webhook_allow: Annotated[
+        str,
+        Field(description="Hosts and networks inside that webhooks may reach all the same, as 10.1.0.0/16,hooks.lan"),
+    ] = ""
+    webhook_http: Annotated[
+        bool, Field(description="Whether webhooks may go to http:// beyond what ROOST_WEBHOOK_ALLOW names")
+    ] = False
+    webhook_timeout_s: Annotated[float, Field(gt=0, le=60, description="Longest that one attempt may take")] = 15.0
+    webhook_in_flight: Annotated[int, Field(ge=1, description="Attempts that one sender makes at once")] = 512
+    webhook_retention_s: Annotated[
+        int, Field(ge=3600, description="How long deliveries that have ended stay listed")
+    ] = 30 * 86_400
+
+    # Backfills
+    backfill_sources: Annotated[
+        str,
+        Field(description="Folders and URLs of fsspec that backfills may read on the server, separated by ','"),
+    ] = ""

@@ -1,4 +1,4 @@
-"""Keep tenants, their keys and what they used."""
+"""Keep tenants, their keys and what they used; let jobs keep large content elsewhere, or none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UUID = postgresql.UUID(as_uuid=True)
 
 
 def upgrade() -> None:
-    """Create the tables. New tables hold nobody up."""
+    """Create the tables of tenants and add columns to jobs; constant defaults rewrite no row."""
     op.create_table(
         "tenants",
         sa.Column("name", sa.Text(), nullable=False, comment="what `caller` is in all other tables"),
@@ -77,10 +77,25 @@ def upgrade() -> None:
         comment="what ended jobs used; it stays when their rows go",
         postgresql_with={"fillfactor": "70"},
     )
+    op.add_column(
+        "jobs",
+        sa.Column(
+            "keep",
+            sa.Boolean(),
+            server_default=sa.text("true"),
+            nullable=False,
+            comment="false: inputs go when the job ends, and the result once it was answered",
+        ),
+    )
+    op.add_column("jobs", sa.Column("inputs_blob", sa.Text(), comment="the key of inputs too large for a row"))
+    op.add_column("jobs", sa.Column("result_blob", sa.Text(), comment="the key of a result too large for a row"))
 
 
 def downgrade() -> None:
     """Drop them again."""
+    op.drop_column("jobs", "result_blob")
+    op.drop_column("jobs", "inputs_blob")
+    op.drop_column("jobs", "keep")
     op.drop_table("usage")
     op.drop_table("api_keys")
     op.drop_table("tenants")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     ARRAY,
+    Boolean,
     CheckConstraint,
     Column,
     Double,
@@ -75,6 +76,15 @@ jobs = Table(
     Column("door", LargeBinary, nullable=False, comment="msgpack of lengths, costs and faults found at the door"),
     Column("inputs", LargeBinary),
     Column("result", LargeBinary),
+    Column(
+        "keep",
+        Boolean,
+        nullable=False,
+        server_default=text("true"),
+        comment="false: inputs go when the job ends, and the result once it was answered",
+    ),
+    Column("inputs_blob", Text, comment="the key of inputs too large for a row"),
+    Column("result_blob", Text, comment="the key of a result too large for a row"),
     CheckConstraint("state IN ('queued','running','succeeded','failed','cancelled','expired')", name="state_known"),
     # No index holds lease_until: running jobs are few, and a renewal that touches no index is cheap.
     # The next one's predicate says all that the sweeper asks, so that no plan prefers the primary key and reads a

@@ -9,6 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from tasks.messages import Submission
+from tasks.store import outbox
 from tasks.store.rows import SUBMITTED, clean, insert_sql, submitted
 
 
@@ -52,6 +53,7 @@ def insert(conn: Connection, jobs: Sequence[Submission]) -> Accepted:
         if not left:
             break
         done = {row[0] for row in conn.exec_driver_sql(_INSERT, submitted(left))}
+        outbox.register(conn, [job for job in left if job.webhook is not None and job.id in done])
         left = [job for job in left if job.id not in done and job.idempotency_key is not None]
         if left:
             existing |= _holders(conn, left)

@@ -11,7 +11,8 @@ from sqlalchemy import Connection
 
 from tasks.errors import JobNotFound
 from tasks.jobs import Event, Job
-from tasks.store import read, usage
+from tasks.store import read
+from tasks.store.ended import ended
 from tasks.store.guards import before
 from tasks.store.rows import JOB_COLUMNS, job_of
 
@@ -22,6 +23,8 @@ class Changed:
 
     job: Job
     changed: bool
+    told: bool = False
+    """somebody is to be told by webhook"""
 
 
 _SOURCE = "callers"
@@ -71,8 +74,8 @@ def _apply(conn: Connection, statement: str, parameters: Mapping[str, object]) -
     row = conn.exec_driver_sql(statement, dict(parameters)).one_or_none()
     if row is not None:
         job = job_of(row)
-        usage.count(conn, [job.id] if job.state.final else [], _SOURCE)
-        return Changed(job, changed=True)
+        told = ended(conn, [job.id] if job.state.final else [], _SOURCE)
+        return Changed(job, changed=True, told=bool(told))
     found = read.job(conn, parameters["id"], parameters["caller"])  # type: ignore[arg-type]
     if found is None:
         raise JobNotFound

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from tasks.jobs import Event, State
 from tasks.messages import Completion
-from tasks.store import usage
+from tasks.store.ended import ended as ended_now
 from tasks.store.guards import before
 from tasks.store.rows import SUBMITTED, clean, columns, insert_sql, json_text, moment, submitted, unnest, value
 
@@ -24,6 +24,8 @@ class Ended:
     version: int
     state: State | None
     applied: bool
+    told: bool = False
+    """somebody is to be told by webhook"""
 
 
 _OUTCOME = columns(
@@ -82,8 +84,12 @@ def finish(conn: Connection, completions: Sequence[Completion]) -> list[Ended]:
         if part:
             for id_, version, state in conn.exec_driver_sql(statement, parameters(part)):
                 ended[id_] = Ended(id_, version, State(state), applied=True)
-    source = completions[0].worker if completions else ""
-    usage.count(conn, [one.id for one in ended.values() if one.state and one.state.final], source)
+    told = ended_now(
+        conn,
+        [one.id for one in ended.values() if one.state and one.state.final],
+        completions[0].worker if completions else "",
+    )
+    ended |= {id_: replace(ended[id_], told=True) for id_ in told}
     if refused := [c for c in batch if c.submission.id not in ended]:
         ended |= _standing(conn, refused)
     return [

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from catalog.terms import Lane
 from tasks.errors import DeadlinePassed, WorkerLost, as_data
 from tasks.jobs import Event, State
-from tasks.store import usage
+from tasks.store.ended import ended
 from tasks.store.guards import IS_OPEN, before
 from tasks.store.rows import json_text
 
@@ -24,6 +24,8 @@ class Moved:
     id: UUID
     state: State
     version: int
+    told: bool = False
+    """somebody is to be told by webhook"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +131,8 @@ def reclaim(
 
 def _moved(conn: Connection, statement: str, parameters: Mapping[str, object]) -> list[Moved]:
     rows = [(id_, State(state), version) for id_, state, version in conn.exec_driver_sql(statement, dict(parameters))]
-    usage.count(conn, [id_ for id_, state, _ in rows if state.final], _SOURCE)
-    return [Moved(*row) for row in rows]
+    told = ended(conn, [id_ for id_, state, _ in rows if state.final], _SOURCE)
+    return [Moved(id_, state, version, id_ in told) for id_, state, version in rows]
 
 
 def due(conn: Connection, now: datetime, limit: int) -> list[Waiting]:

@@ -71,12 +71,7 @@ WHERE caller = %(caller)s AND day = %(day)s
 
 
 def count(conn: Connection, ids: Sequence[UUID], source: str) -> None:
-    """Add what these jobs used, in the transaction that ended them; none of them may have been final before.
-
-    `source` is who counts, and has rows of its own, so that no two processes wait for each other.
-    """
-    if not ids:
-        return
+    """Add what these jobs used, which have just ended. `source` has rows of its own, so that nobody waits for it."""
     conn.exec_driver_sql(_COUNT, {"ids": list(ids), "source": source})
 
 
