@@ -34,13 +34,16 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The running stack: where it answers, where its servers are, which process started it."""
+    """The running stack: where it answers, where its servers are, which process started it, and its settings as
+    variables."""
 
     address: Address
     pid: int
     redis_url: str
     rows: Rows
     folder: Path
+    database_url: str
+    environment: Mapping[str, str]
 
     def meter(self, *others: int) -> Meter:
         """A meter over the stack's processes, the client, and other processes beside them."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +83,11 @@ class Peer:
 
 
 class Server:
-    """The hand-written server on a free port."""
+    """A server on a free port beside the stack."""
 
-    def __init__(self, process: asyncio.subprocess.Process, address: Address) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, address: Address, ready: str) -> None:
         self._process = process
+        self._ready_path = ready
         self.address = address
 
     @property
@@ -96,18 +97,31 @@ class Server:
 
     @classmethod
     async def start(cls, folder: Path) -> Server:
-        """Start it and wait until it answers. Raises PeerFailed."""
+        """The hand-written server of a model in this folder. Raises PeerFailed."""
         address = Address("127.0.0.1", free_port())
+        return await cls._started(address, "/ready", ("tests.bench.handwritten", str(folder), str(address.port)), {})
+
+    @classmethod
+    async def api(cls, environment: Mapping[str, str]) -> Server:
+        """One more API process of a stack, with these settings. Raises PeerFailed."""
+        address = Address("127.0.0.1", free_port())
+        return await cls._started(
+            address, "/readyz", ("deploy.serve", address.host, str(address.port), "1", "warning"), environment
+        )
+
+    @classmethod
+    async def _started(
+        cls, address: Address, ready: str, words: Sequence[str], environment: Mapping[str, str]
+    ) -> Server:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "tests.bench.handwritten",
-            str(folder),
-            str(address.port),
+            *words,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
+            env={**os.environ, **environment},
         )
-        server = cls(process, address)
+        server = cls(process, address, ready)
         try:
             async with asyncio.timeout(START_S):
                 await server._ready()
@@ -117,9 +131,9 @@ class Server:
         return server
 
     async def _ready(self) -> None:
-        while not await answers(self.address, "/ready"):
+        while not await answers(self.address, self._ready_path):
             if self._process.returncode is not None:
-                raise PeerFailed(f"the hand-written server ended with status {self._process.returncode}")
+                raise PeerFailed(f"the server beside the stack ended with status {self._process.returncode}")
             await asyncio.sleep(0.05)
 
     async def stop(self) -> None:

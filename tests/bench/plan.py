@@ -1,10 +1,12 @@
-"""What is measured, in this order: in this process, then on the stack, with cold models first and the heaviest last."""
+"""What is measured, in this order: in this process, then on the stack, with cold models first, heavy ones late, and at
+last what leaves a million rows behind."""
 
 from __future__ import annotations
 
 from tests.bench.case import Case, Study
 from tests.bench.cases import (
     accepted,
+    backfill,
     cold,
     dialects,
     documents,
@@ -14,10 +16,12 @@ from tests.bench.cases import (
     generation,
     items,
     jobs,
+    keys,
     learning,
     overhead,
     runtimes,
     simulated,
+    stored,
     switching,
     sync,
     wake,
@@ -30,9 +34,12 @@ CASES: tuple[Case, ...] = (
     sync.CASE,
     wake.CASE,
     accepted.CASE,
+    keys.CASE,
     jobs.CASE,
     items.CASE,
     embeddings.CASE,
+    backfill.CASE,
+    stored.CASE,
 )
 
 STUDIES: tuple[Study, ...] = (

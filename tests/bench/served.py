@@ -12,6 +12,7 @@ from pathlib import Path
 import orjson
 
 from deploy.embedded.stack import Stack
+from deploy.environment import exported
 from tasks.settings import Settings
 
 
@@ -20,7 +21,12 @@ def main(folder: Path) -> None:
     stack = Stack(Settings(data_dir=folder, port=0), lambda line: print(line, file=sys.stderr))
     try:
         stack.start()
-        told = {"url": stack.url, "database_url": stack.settings.database_url, "redis_url": stack.settings.redis_url}
+        told = {
+            "url": stack.url,
+            "database_url": stack.settings.database_url,
+            "redis_url": stack.settings.redis_url,
+            "environment": exported(stack.settings),
+        }
         sys.stdout.write(orjson.dumps(told).decode() + "\n")
         sys.stdout.flush()
         stack.supervisor.watch(sys.stdin)

@@ -61,7 +61,16 @@ async def running(data: Path, settings: Mapping[str, str], readings: list[Readin
         first = time.perf_counter() - began
         goal = at_most(15.0) if how == "warm" else None
         readings += [Reading(f"{how}: ready", ready, "s", goal), Reading(f"{how}: first result", first, "s", goal)]
-        yield Stack(address, peer.pid, peer.hello["redis_url"], Rows(peer.hello["database_url"]), data)
+        database_url = peer.hello["database_url"]
+        yield Stack(
+            address=address,
+            pid=peer.pid,
+            redis_url=peer.hello["redis_url"],
+            rows=Rows(database_url),
+            folder=data,
+            database_url=database_url,
+            environment=peer.hello["environment"],
+        )
     finally:
         began = time.perf_counter()
         await peer.stop(patience_s=60)

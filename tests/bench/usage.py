@@ -18,6 +18,7 @@ ROLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("child", ("tasks.child",)),
     ("flower", ("flower",)),
     ("beat", (" beat",)),
+    ("feeder", ("api.feeding",)),
     ("api", ("deploy.embedded.serve", "uvicorn", "api.app")),
     ("sweeper", ("jobs.sweep",)),
     ("parent", ("celery",)),
