@@ -22,13 +22,14 @@ from api import compat, errors, openapi
 from api.auth import Keys
 from api.body import BodyTimeout, BodyTooLarge, ClientGone, on_gone, on_unread
 from api.ending import before_shutdown
+from api.flower import Flower
 from api.limits import Limiter
 from api.link import Link
 from api.metrics import Measured, Metrics, Scrape
 from api.parts import parts
 from api.progress import Progress
 from api.route import is_keyed
-from api.routes import events, health, jobs, models, residency, results, submit, usage
+from api.routes import events, flower, health, jobs, models, residency, results, submit, usage
 from api.services import Services
 from api.signing import Signing
 from api.unanswered import Unanswered
@@ -51,6 +52,8 @@ def create() -> FastAPI:
     """The application with settings from the environment: the entry point of servers."""
     settings = Settings.from_environment()
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # It tells every URL that is asked for.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     app = create_app(settings)
     # What is here now lives as long as the process. Left to the collector, each full collection would walk through all
     # of it and hold every caller up for a tenth of a second.
@@ -89,6 +92,7 @@ def create_app(settings: Settings, catalog: Catalog | None = None) -> FastAPI:
         residency.router,
         usage.router,
         health.router,
+        flower.router,
         *compat.routers,
     ):
         # Copied, not included: an included router is resolved again at every request.
@@ -148,6 +152,8 @@ async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, 
     stack.push_async_callback(link.close)
     presence, prices = made.watched(stack)
     keys = Keys(settings, made.database, time.time)
+    monitor = Flower(settings)
+    stack.push_async_callback(monitor.close)
     stack.callback(waiting.close)
     stack.enter_context(before_shutdown(waiting.close))
     if not await link.ready(LINK_WAIT_S):
@@ -175,5 +181,6 @@ async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, 
         keys=keys,
         limiter=Limiter(settings, made.redis, made.database, keys.limits_of, time.time),
         signing=Signing(made.database),
+        flower=monitor,
         blobs=await asyncio.to_thread(Blobs, settings.blobs_url),
     )

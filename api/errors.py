@@ -31,6 +31,9 @@ RETRY_AFTER_S = {429: 1, 503: 2}
 ASKS_FOR_KEY = {"www-authenticate": 'Bearer realm="roost"'}
 """A 401 says in which form a key is asked for."""
 
+ASKS_BROWSER = {"www-authenticate": 'Basic realm="roost", charset="UTF-8"'}
+"""The form that a browser knows how to ask for."""
+
 STATUS: Mapping[str, int] = {
     # the request
     "invalid_request": 422,
@@ -60,6 +63,7 @@ STATUS: Mapping[str, int] = {
     "key_revoked": 401,
     "tenant_disabled": 403,
     "scope_missing": 403,
+    "cross_site": 403,
     "rate_limited": 429,
     "too_many_jobs": 429,
     "quota_exceeded": 429,
@@ -108,6 +112,7 @@ STATUS: Mapping[str, int] = {
     "store_unavailable": 503,
     "broker_unavailable": 503,
     "not_ready": 503,
+    "flower_unavailable": 503,
 }
 """Codes that are not here are failures inside the service: 500."""
 

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.websockets import WebSocket
 
-from api.errors import error_response
+from api.errors import ASKS_BROWSER, error_response, status_of
 from api.identity import ANYONE
 from catalog.errors import RoostError
 from tasks.api_keys import Scope
@@ -71,6 +71,25 @@ class PlainRoute(KeyedRoute):
     def get_route_handler(self) -> Handler:
         """The endpoint itself, once it is known who asks."""
         return self._behind_the_door(self.endpoint)
+
+
+class BrowserRoute(PlainRoute):
+    """For pages: a browser asks its user for the key, as the password of any name."""
+
+    def _behind_the_door(self, handler: Handler) -> Handler:
+        behind = super()._behind_the_door(handler)
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await behind(request)
+            except RoostError as error:
+                if status_of(error.code) != 401:
+                    raise
+                answer = error_response(error)
+                answer.headers.update(ASKS_BROWSER)
+                return answer
+
+        return handle
 
 
 def keyed(endpoint: Listener) -> Listener:

@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from api.asking import Asking
 from api.auth import Keys
+from api.flower import Flower
 from api.limits import Limiter
 from api.link import Link
 from api.metrics import Metrics, Scrape
@@ -56,6 +57,7 @@ class Services:
     keys: Keys
     limiter: Limiter
     signing: Signing
+    flower: Flower
     blobs: Blobs
 
     def limits_of(self, caller: str) -> Limits:

@@ -19,6 +19,7 @@ import msgpack
 import redis
 
 from tasks import keys
+from tasks.service_settings import FLOWER_PREFIX
 from tasks.settings import Settings
 
 FRESH_S = 15.0
@@ -90,7 +91,7 @@ def feeder(settings: Settings) -> None:
 def flower(settings: Settings) -> None:
     """Flower answers a call that needs its password."""
     secret = base64.b64encode(settings.flower_auth.encode()).decode()
-    path = "/api/workers"
+    path = f"{FLOWER_PREFIX}/api/workers"
     status, _ = _get(settings.flower_port, path, {"Authorization": f"Basic {secret}"} if settings.flower_auth else {})
     if status != http.HTTPStatus.OK:
         raise Unwell(f"{path} answered {status}")

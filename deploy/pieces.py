@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from tasks.queues import SWEEP_QUEUE, queue_names
+from tasks.service_settings import FLOWER_PREFIX
 from tasks.settings import Settings, plain_redis
 
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -56,10 +57,10 @@ def beat(settings: Settings) -> tuple[str, ...]:
 
 
 def flower(settings: Settings) -> tuple[str, ...]:
-    """Flower, with what it keeps in memory bounded. Its credentials go by `flower_environment`, not by argument."""
+    """Flower, which the API hands on, with what it keeps bounded. Its credentials go by `flower_environment`."""
     return (
         *_celery("flower"),
-        *(f"--address={settings.host}", f"--port={settings.flower_port}"),
+        *(f"--address={settings.flower_host}", f"--port={settings.flower_port}", f"--url_prefix={FLOWER_PREFIX}"),
         *("--max_tasks=10000", "--purge_offline_workers=60", f"--logging={settings.log_level}"),
     )
 
@@ -69,9 +70,9 @@ def flower_environment(settings: Settings) -> dict[str, str]:
 
     Raises UnsafeFlowerError when it would listen beyond loopback without a password.
     """
-    if settings.host not in _LOOPBACK and not settings.flower_auth:
+    if settings.flower_host not in _LOOPBACK and not settings.flower_auth:
         raise UnsafeFlowerError(
-            f"Flower on {settings.host} needs a password: "
+            f"Flower on {settings.flower_host} needs a password: "
             "set ROOST_FLOWER_AUTH=user:password, or ROOST_FLOWER_PORT=0 for none"
         )
     user, _, password = settings.flower_auth.partition(":")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 
 class Auth(StrEnum):
@@ -21,6 +22,16 @@ def lowered(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
+FLOWER_PREFIX = "/flower"
+"""Where Flower is, by the API and on its own port: its pages link to themselves by it."""
+
+
+def _a_server(value: str) -> str:
+    if value and not re.fullmatch(r"https?://[^/@?#\s]+/?", value):
+        raise ValueError("must be http://host:port, without a path or a password")
+    return value
+
+
 class ServiceSettings(BaseModel):
     """Sizes are bytes, times seconds, and 0 is no limit where a limit may be 0."""
 
@@ -32,6 +43,22 @@ class ServiceSettings(BaseModel):
     ] = Auth.AUTO
     public_url: Annotated[
         str, Field(description="How callers reach the API, such as https://roost.example.org; empty: as they did")
+    ] = ""
+
+    # Flower, which callers reach by the API at /flower/
+    flower_host: Annotated[str, Field(description="Address Flower itself listens on")] = "127.0.0.1"
+    flower_port: Annotated[int, Field(ge=0, le=65535, description="Port of Flower; 0 starts none")] = 5555
+    flower_url: Annotated[
+        str,
+        Field(description="Where the API finds Flower, as http://flower:5555; empty: on this machine"),
+        AfterValidator(_a_server),
+    ] = ""
+    flower_auth: Annotated[
+        str,
+        Field(
+            description="user:password between the API and Flower; needed if Flower listens beyond loopback; empty: "
+            "`roost up` makes one"
+        ),
     ] = ""
 
     # What one tenant may, unless `roost keys limit` says otherwise for it
@@ -69,3 +96,11 @@ class ServiceSettings(BaseModel):
         str,
         Field(description="Folders and URLs of fsspec that backfills may read on the server, separated by ','"),
     ] = ""
+
+    @property
+    def flower_base(self) -> str:
+        """Where the API finds Flower; empty where there is none."""
+        if self.flower_url or not self.flower_port:
+            return self.flower_url
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(self.flower_host, self.flower_host)
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.flower_port}"

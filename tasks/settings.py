@@ -164,9 +164,8 @@ class Settings(ServiceSettings, BaseSettings):
     ] = ""
 
     # Where the embedded stack listens
-    host: Annotated[str, Field(description="Address the API and Flower listen on")] = "127.0.0.1"
+    host: Annotated[str, Field(description="Address the API listens on")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="Port of the API")] = 8080
-    flower_port: Annotated[int, Field(ge=0, le=65535, description="Port of Flower; 0 starts none")] = 5555
     postgres_port: Annotated[
         int, Field(ge=0, le=65535, description="Port of the embedded PostgreSQL; 0 picks a free one")
     ] = 0
@@ -285,8 +284,6 @@ class Settings(ServiceSettings, BaseSettings):
     max_retention_s: Annotated[int, Field(ge=60, description="Longest retention a caller may ask for")] = 30 * 86_400
     pool_size: Annotated[int, Field(ge=1, le=200, description="Database connections of one process")] = 5
 
-    # Flower
-    flower_auth: Annotated[str, Field(description="user:password for Flower; needed beyond loopback")] = ""
     log_level: Annotated[LogLevel, Field(description="debug, info, warning or error"), BeforeValidator(lowered)] = (
         LogLevel.INFO
     )

@@ -68,14 +68,14 @@ class Service:
         return self._program("beat", pieces.beat(self.settings))
 
     def flower(self) -> Program:
-        """Flower, on its own port."""
+        """Flower, on a port of its own that the API asks."""
         settings = self.settings
         return self._program(
             "flower",
             pieces.flower(settings),
             extra=pieces.flower_environment(settings),
-            where=f"{settings.host}:{settings.flower_port}",
-            ready=probes.accepts(settings.host, settings.flower_port),
+            where=f"{settings.flower_host}:{settings.flower_port}",
+            ready=probes.accepts(settings.flower_host, settings.flower_port),
         )
 
     def _program(

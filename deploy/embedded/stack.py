@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http
 import os
+import secrets
 import shutil
 import socket
 import time
@@ -26,6 +27,7 @@ from deploy.embedded.supervisor import Supervisor
 from deploy.embedded.valkey import ValkeyServer
 from deploy.environment import masked_url
 from migrations import migrate
+from tasks.service_settings import FLOWER_PREFIX
 from tasks.settings import Settings
 
 _READY_S = 120.0
@@ -112,6 +114,10 @@ class Stack:
         """Refuse at once what would fail later, or fail open; then clear the folder of a stack that was killed."""
         if self.settings.flower_port:
             pieces.flower_environment(self.settings)
+            if not self.settings.flower_auth:
+                # Whoever has an account on this machine could ask it past the API otherwise.
+                made = f"roost:{secrets.token_urlsafe(24)}"
+                self.settings = self.settings.model_copy(update={"flower_auth": made})
         broker, notify = self.settings.broker_url, self.settings.notify_url
         if broker and not (notify or broker).startswith(_REDIS):
             raise EmbeddedError("this broker cannot wake who waits: set ROOST_NOTIFY_URL to a redis:// address too")
@@ -163,7 +169,7 @@ class Stack:
         started += [service.worker(one) for one in assigned(self.settings.device, visible_gpus(self._environment))]
         started += [service.chores(), service.beat(), service.feeder()]
         if self.settings.flower_port:
-            self.urls["flower"] = f"http://{self.settings.host}:{self.settings.flower_port}"
+            self.urls["flower"] = f"{self.urls['api']}{FLOWER_PREFIX}/"
             started.append(service.flower())
         return started
 

@@ -29,7 +29,6 @@ def stack(start_stack: StartStack) -> Any:
     touchy = {"load": {"dims": 8, "faults": [{"kind": "error", "when_text": "POISON"}]}}
     return start_stack(
         flower_port=chosen(0),
-        flower_auth="ada:secret",
         events="on",
         lanes=1,
         batch_items=1,
@@ -44,7 +43,7 @@ def someone(stack: Any, caller: MakeCaller) -> Any:
 
 @pytest.fixture
 def flower(stack: Any) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=stack.stack.urls["flower"], auth=("ada", "secret"), timeout=30) as client:
+    with httpx.Client(base_url=stack.stack.urls["flower"], timeout=30) as client:
         yield client
 
 

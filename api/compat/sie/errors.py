@@ -40,6 +40,7 @@ _CODES: Mapping[str, tuple[int, str]] = {
     "store_unavailable": (503, "QUEUE_UNAVAILABLE"),
     "broker_unavailable": (503, "QUEUE_UNAVAILABLE"),
     "not_ready": (503, "PROVISIONING"),
+    "flower_unavailable": (503, "QUEUE_UNAVAILABLE"),
     "still_running": (504, "GATEWAY_TIMEOUT"),
 }
 """Where the peer's status and code are others than ours in capitals."""

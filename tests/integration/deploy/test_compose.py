@@ -180,11 +180,10 @@ def test_what_uses_the_database_waits_for_the_migration(ours: dict[str, Service]
         assert ours[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}, name
 
 
-def test_only_the_api_and_flower_are_published_and_on_loopback(services: dict[str, Service]) -> None:
+def test_only_the_api_is_published_and_on_loopback(services: dict[str, Service]) -> None:
     published = {name: service["ports"] for name, service in services.items() if "ports" in service}
     assert {name: [_filled(port, {}) for port in ports] for name, ports in published.items()} == {
         "api": ["127.0.0.1:8080:8080"],
-        "flower": ["127.0.0.1:5555:5555"],
     }
 
 

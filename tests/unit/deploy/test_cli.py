@@ -74,7 +74,7 @@ def test_up_refuses_a_folder_that_another_stack_holds(data_dir: Path) -> None:
 
 
 def test_up_refuses_to_open_flower_to_the_network(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROOST_HOST", "0.0.0.0")
+    monkeypatch.setenv("ROOST_FLOWER_HOST", "0.0.0.0")
 
     done = CliRunner().invoke(main, ["up"])
 

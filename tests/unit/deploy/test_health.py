@@ -98,7 +98,7 @@ def test_a_clock_that_never_wrote_is_unwell(tmp_path: Path) -> None:
 
 def test_flower_is_asked_with_its_password(service: _Service) -> None:
     health.flower(Settings(flower_port=service.server_port, flower_auth="ada:secret"))
-    assert service.asked == [("/api/workers", "Basic " + base64.b64encode(b"ada:secret").decode())]
+    assert service.asked == [("/flower/api/workers", "Basic " + base64.b64encode(b"ada:secret").decode())]
 
 
 def test_a_flower_that_refuses_the_password_is_unwell(service: _Service) -> None:

@@ -47,13 +47,13 @@ def test_flower_gets_the_broker_in_the_form_that_it_knows() -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
 def test_flower_needs_no_password_on_loopback(host: str) -> None:
-    assert "FLOWER_BASIC_AUTH" not in pieces.flower_environment(_settings(host=host))
+    assert "FLOWER_BASIC_AUTH" not in pieces.flower_environment(_settings(flower_host=host))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", ""])
 def test_flower_beyond_loopback_without_a_password_is_refused(host: str) -> None:
     with pytest.raises(pieces.UnsafeFlowerError, match="ROOST_FLOWER_AUTH"):
-        pieces.flower_environment(_settings(host=host))
+        pieces.flower_environment(_settings(flower_host=host))
 
 
 @pytest.mark.parametrize("auth", ["me", "me:", ":secret", "me:a,b"])
@@ -64,7 +64,7 @@ def test_credentials_that_flower_would_read_otherwise_are_refused(auth: str) -> 
 
 def test_flower_gets_its_password_by_the_environment() -> None:
     assert (
-        pieces.flower_environment(_settings(host="0.0.0.0", flower_auth="me:s3cret"))["FLOWER_BASIC_AUTH"]
+        pieces.flower_environment(_settings(flower_host="0.0.0.0", flower_auth="me:s3cret"))["FLOWER_BASIC_AUTH"]
         == "me:s3cret"
     )
 
