@@ -29,6 +29,11 @@ def upgrade() -> None:
             nullable=False,
             comment="source, steps and output, as they were asked for",
         ),
+        sa.Column(
+            "recipe", sa.LargeBinary(), nullable=False, comment="hash of its steps: what alike ones give is alike"
+        ),
+        sa.Column("idempotency_key", sa.Text(), nullable=True),
+        sa.Column("body_hash", sa.LargeBinary(), nullable=True),
         sa.Column("folder", sa.Text(), nullable=False, comment="where its parts are in the blob store"),
         sa.Column("created_at", _MOMENT, nullable=False),
         sa.Column("in_progress_at", _MOMENT, nullable=True),
@@ -37,6 +42,20 @@ def upgrade() -> None:
         sa.Column("cancelling_at", _MOMENT, nullable=True),
         sa.Column("ended_at", _MOMENT, nullable=True),
         sa.Column("progress_at", _MOMENT, nullable=True, comment="when a document last ended"),
+        sa.Column(
+            "round",
+            sa.Integer(),
+            server_default=sa.text("0"),
+            nullable=False,
+            comment="how often it was taken up again",
+        ),
+        sa.Column(
+            "counted_from",
+            sa.Integer(),
+            server_default=sa.text("0"),
+            nullable=False,
+            comment="documents done before that",
+        ),
         sa.Column("total", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("completed", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("failed", sa.Integer(), server_default=sa.text("0"), nullable=False),
@@ -55,6 +74,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_backfills")),
     )
     op.create_index("ix_backfills_caller_id", "backfills", ["caller", "id"], unique=False)
+    op.create_index("ix_backfills_caller_name", "backfills", ["caller", "name", "id"], unique=False)
+    op.create_index(
+        "uq_backfills_idempotency",
+        "backfills",
+        ["caller", "idempotency_key"],
+        unique=True,
+        postgresql_where=sa.text("idempotency_key IS NOT NULL"),
+    )
     op.create_index(
         "ix_backfills_open",
         "backfills",
@@ -66,11 +93,25 @@ def upgrade() -> None:
         "backfill_documents",
         sa.Column("backfill", _UUID, nullable=False),
         sa.Column("number", sa.Integer(), nullable=False),
-        sa.Column("source", sa.Text(), nullable=False, comment="path, url or file id"),
+        sa.Column("name", sa.Text(), nullable=False, comment="how its caller knows it"),
+        sa.Column("source", sa.Text(), nullable=False, comment="path or file id"),
         sa.Column("fingerprint", sa.Text(), nullable=False, comment="what tells that it has not changed"),
-        sa.Column("size", sa.BigInteger(), nullable=False),
+        sa.Column("size", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column(
+            "labels",
+            postgresql.JSONB(astext_type=sa.Text()),
+            nullable=True,
+            comment="metadata of the caller's, told in its rows",
+        ),
         sa.Column("state", sa.Text(), server_default=sa.text("'waiting'"), nullable=False),
         sa.Column("rows", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column(
+            "columns",
+            sa.ARRAY(sa.Text()),
+            server_default=sa.text("'{}'"),
+            nullable=False,
+            comment="what its rows hold",
+        ),
         sa.Column("output", sa.Text(), nullable=True, comment="blob of its rows"),
         sa.Column("error", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
         sa.CheckConstraint(
@@ -87,6 +128,14 @@ def upgrade() -> None:
         ["backfill", "number"],
         unique=False,
         postgresql_where=sa.text("state = 'waiting'"),
+    )
+    op.create_index("ix_backfill_documents_name", "backfill_documents", ["backfill", "name"], unique=False)
+    op.create_index(
+        "ix_backfill_documents_output",
+        "backfill_documents",
+        ["output"],
+        unique=False,
+        postgresql_where=sa.text("output IS NOT NULL"),
     )
 
 

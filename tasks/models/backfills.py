@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, Index, Integer, Table, Text, text
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB, UUID
 
 from tasks.models.base import metadata, moment
@@ -15,6 +27,9 @@ backfills = Table(
     Column("status", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("plan", JSONB, nullable=False, comment="source, steps and output, as they were asked for"),
+    Column("recipe", LargeBinary, nullable=False, comment="hash of its steps: what alike ones give is alike"),
+    Column("idempotency_key", Text),
+    Column("body_hash", LargeBinary),
     Column("folder", Text, nullable=False, comment="where its parts are in the blob store"),
     Column("created_at", moment, nullable=False),
     Column("in_progress_at", moment),
@@ -23,6 +38,8 @@ backfills = Table(
     Column("cancelling_at", moment),
     Column("ended_at", moment),
     Column("progress_at", moment, comment="when a document last ended"),
+    Column("round", Integer, nullable=False, server_default=text("0"), comment="how often it was taken up again"),
+    Column("counted_from", Integer, nullable=False, server_default=text("0"), comment="documents done before that"),
     Column("total", Integer, nullable=False, server_default=text("0")),
     Column("completed", Integer, nullable=False, server_default=text("0")),
     Column("failed", Integer, nullable=False, server_default=text("0")),
@@ -38,6 +55,14 @@ backfills = Table(
         name="status_known",
     ),
     Index("ix_backfills_caller_id", "caller", "id"),
+    Index("ix_backfills_caller_name", "caller", "name", "id"),
+    Index(
+        "uq_backfills_idempotency",
+        "caller",
+        "idempotency_key",
+        unique=True,
+        postgresql_where=text("idempotency_key IS NOT NULL"),
+    ),
     Index(
         "ix_backfills_open",
         "id",
@@ -55,13 +80,18 @@ backfill_documents = Table(
         primary_key=True,
     ),
     Column("number", Integer, primary_key=True),
-    Column("source", Text, nullable=False, comment="path, url or file id"),
+    Column("name", Text, nullable=False, comment="how its caller knows it"),
+    Column("source", Text, nullable=False, comment="path or file id"),
     Column("fingerprint", Text, nullable=False, comment="what tells that it has not changed"),
-    Column("size", BigInteger, nullable=False),
+    Column("size", BigInteger, nullable=False, server_default=text("0")),
+    Column("labels", JSONB, comment="metadata of the caller's, told in its rows"),
     Column("state", Text, nullable=False, server_default=text("'waiting'")),
     Column("rows", Integer, nullable=False, server_default=text("0")),
+    Column("columns", ARRAY(Text), nullable=False, server_default=text("'{}'"), comment="what its rows hold"),
     Column("output", Text, comment="blob of its rows"),
     Column("error", JSONB),
     CheckConstraint("state IN ('waiting','done','failed','skipped')", name="state_known"),
     Index("ix_backfill_documents_waiting", "backfill", "number", postgresql_where=text("state = 'waiting'")),
+    Index("ix_backfill_documents_name", "backfill", "name"),
+    Index("ix_backfill_documents_output", "output", postgresql_where=text("output IS NOT NULL")),
 )
