@@ -1,4 +1,4 @@
-"""Takes batches that nobody works on, and works on them."""
+"""Takes what nobody works on, batches and backfills, and works on it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import logging
 import secrets
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from redis.exceptions import RedisError
+from sqlalchemy import Connection
 
+from api.feeding.leased import LeasedRun
 from api.feeding.run import BatchRun
 from api.feeding.services import Feeding
 from api.feeding.tidying import Tidying
@@ -19,19 +24,36 @@ from api.feeding.window import Window
 from tasks import keys
 from tasks.errors import TaskError
 from tasks.lines import Fault
-from tasks.store import batch_leases as leases
+from tasks.store import batch_leases
+from tasks.store.leases import LeaseLost
 
 log = logging.getLogger(__name__)
 
-MOST_BATCHES = 64
-"""Batches that one feeder works on at once; those that are to be cancelled come on top."""
+MOST_RUNS = 64
+"""Batches that one feeder works on at once, and as many backfills; those that are to be cancelled come on top."""
 
 LOOK_S = 0.5
-"""How often it is looked for new batches."""
+"""How often it is looked for new work."""
 
 BEAT_KEPT_S = 30
 MOST_FAULTS = 3
-"""A batch at which the service itself failed so often is given up."""
+"""Work at which the service itself failed so often is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a feeder works on. `claim` takes one that nobody holds, `release` hands it back, `run` works on it."""
+
+    name: str
+    claim: Callable[..., Any]
+    release: Callable[[Connection, str], None]
+    run: Callable[[Feeding, Any, str, Window], LeasedRun]
+    runs: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+def kinds() -> tuple[Kind, ...]:
+    """All of them, for one feeder."""
+    return (Kind("batch", batch_leases.claim, batch_leases.release, BatchRun),)
 
 
 class Feeder:
@@ -41,7 +63,7 @@ class Feeder:
         self._it = it
         self._name = name
         self._window = Window(it.settings.batch_in_flight)
-        self._runs: set[asyncio.Task[None]] = set()
+        self._kinds = kinds()
         self._faults: Counter[UUID] = Counter()
         self._closing = asyncio.Event()
 
@@ -52,16 +74,17 @@ class Feeder:
             while not self._closing.is_set():
                 taken = False
                 try:
-                    taken = await self._take()
+                    for kind in self._kinds:
+                        taken |= await self._take(kind)
                 except (TaskError, OSError) as error:
-                    log.warning("no batches can be had just now: %s", error)
+                    log.warning("no work can be had just now: %s", error)
                 await self._beat()
                 if not taken:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(LOOK_S):
                             await self._closing.wait()
         finally:
-            tasks = [tidying, *self._runs]
+            tasks = [tidying, *(task for kind in self._kinds for task in kind.runs)]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -70,41 +93,41 @@ class Feeder:
         """Have `run` end."""
         self._closing.set()
 
-    async def _take(self) -> bool:
-        """Begin with one more batch; False when there is none."""
+    async def _take(self, kind: Kind) -> bool:
+        """Begin with one more of a kind; False when there is none."""
         # A lease has a name of its own: one that was lost is not taken for a newer one of the same process.
         feeder = f"{self._name}:{secrets.token_hex(6)}"
-        urgent = len(self._runs) >= MOST_BATCHES
-        batch = await self._it.database.run(leases.claim, feeder, self._it.settings.job_lease_s, urgent=urgent)
-        if batch is None:
+        urgent = len(kind.runs) >= MOST_RUNS
+        found = await self._it.database.run(kind.claim, feeder, self._it.settings.job_lease_s, urgent=urgent)
+        if found is None:
             return False
-        log.info("batch %s is %s: taken", batch.id, batch.status)
-        run = BatchRun(self._it, batch, feeder, self._window)
-        task = asyncio.create_task(self._work(run), name=f"run of batch {batch.id}")
-        self._runs.add(task)
-        task.add_done_callback(self._runs.discard)
+        log.info("%s %s is %s: taken", kind.name, found.id, found.status)
+        run = kind.run(self._it, found, feeder, self._window)
+        task = asyncio.create_task(self._work(run, kind), name=f"run of {kind.name} {found.id}")
+        kind.runs.add(task)
+        task.add_done_callback(kind.runs.discard)
         return True
 
-    async def _work(self, run: BatchRun) -> None:
-        id_ = run.batch.id
+    async def _work(self, run: LeasedRun, kind: Kind) -> None:
+        id_ = run.id
         try:
             await run.run()
-            log.info("batch %s has ended", id_)
+            log.info("%s %s: nothing is left to do", kind.name, id_)
             self._faults.pop(id_, None)
-        except leases.LeaseLost:
-            log.warning("batch %s: another feeder works on it now", id_)
+        except LeaseLost:
+            log.warning("%s %s: another feeder works on it now", kind.name, id_)
         except asyncio.CancelledError:
             with suppress(TaskError):
-                await self._it.database.run(leases.release, run.feeder)
+                await self._it.database.run(kind.release, run.feeder)
             raise
         except (TaskError, OSError) as error:
             # Its lease ends by itself: whoever takes it then goes on from there.
-            log.warning("batch %s waits: %s", id_, error)
+            log.warning("%s %s waits: %s", kind.name, id_, error)
         except Exception:
-            log.exception("unexpected error in batch %s", id_)
+            log.exception("unexpected error in %s %s", kind.name, id_)
             self._faults[id_] += 1
             if self._faults[id_] >= MOST_FAULTS:
-                with suppress(TaskError, leases.LeaseLost):
+                with suppress(TaskError, LeaseLost):
                     await run.fail(Fault("internal", "Something went wrong in the service; its log has the reason."))
 
     async def _beat(self) -> None:

@@ -22,13 +22,13 @@ from api.compat.failures import renamed
 from api.door import off_loop
 from api.feeding import shaping
 from api.feeding.halt import Halt
+from api.feeding.jobs import POLL_S, Jobs
 from api.feeding.reading import rules_of
 from api.feeding.services import Feeding
 from api.feeding.shaping import Shaped, Stop
 from api.sinks import Sink, sinks
 from catalog.errors import RoostError
 from tasks.batches import Batch, Part, Tally, line_job
-from tasks.errors import BrokerUnavailable, Overloaded, StoreUnavailable
 from tasks.jobs import Job, State
 from tasks.lines import Line, RawLine, read_line, split
 from tasks.messages import Submission
@@ -36,16 +36,8 @@ from tasks.store import batch_parts as parts
 
 log = logging.getLogger(__name__)
 
-POLL_S = 0.1
-"""How often it is looked which jobs of a part have ended."""
-
-RETRY_S = 1.0
-"""How soon a line is offered again that could not be taken in just now."""
-
 GROUP_BYTES = 8 * 2**20
 """Results read at once, unless one alone is larger."""
-
-BUSY = (Overloaded, StoreUnavailable, BrokerUnavailable)
 
 Found = Mapping[UUID, tuple[Job, bytes | None]]
 
@@ -105,49 +97,34 @@ class PartRun:
 
     async def _feed(self, lines: Sequence[RawLine]) -> None:
         """Give each line its job; what is wrong with one is its fault."""
+        jobs = Jobs(self.it, self.halt)
         async with asyncio.TaskGroup() as puts:
             for line in lines:
-                job = await self._admitted(line)
+                job = await self._admitted(line, jobs)
                 if job is not None:
-                    puts.create_task(self._put(job))
+                    puts.create_task(jobs.put(job, again=self.again))
                 if self.halt.stop is not None:
                     return
 
-    async def _admitted(self, line: RawLine) -> Submission | None:
-        while self.halt.stop is None:
-            try:
-                async with self._turn(large=_large(line)):
-                    return await self._admit(line, large=_large(line))
-            except FileNotFoundError:
-                # The lines are read once more when they have ended, and the batch fails there.
-                return None
-            except (*BUSY, OSError):
-                await self.halt.sleep(RETRY_S)
-            except RoostError as error:
-                self.faults[line.number] = Failure.of(error)
-                return None
-            except Exception:
-                log.exception("line %d of batch %s could not be read", line.number, self.batch.id)
-                self.faults[line.number] = UNEXPECTED
-                return None
+    async def _admitted(self, line: RawLine, jobs: Jobs) -> Submission | None:
+        try:
+            return await jobs.admitted(lambda: self._admit(line, large=_large(line)))
+        except FileNotFoundError:
+            # The lines are read once more when they have ended, and the batch fails there.
+            return None
+        except RoostError as error:
+            self.faults[line.number] = Failure.of(error)
+        except Exception:
+            log.exception("line %d of batch %s could not be read", line.number, self.batch.id)
+            self.faults[line.number] = UNEXPECTED
         return None
 
     async def _admit(self, raw: RawLine, *, large: bool) -> Submission:
-        line = await off_loop(large, self._decoded, raw)
-        asked = await off_loop(large, shaping.asked_for, self.batch, self.endpoint, line)
-        job = await admitted(self.it, asked, caller=self.batch.caller, large=large)
+        async with self._turn(large=large):
+            line = await off_loop(large, self._decoded, raw)
+            asked = await off_loop(large, shaping.asked_for, self.batch, self.endpoint, line)
+            job = await admitted(self.it, asked, caller=self.batch.caller, large=large)
         return shaping.as_line(job, self.batch, line.number)
-
-    async def _put(self, job: Submission) -> None:
-        again = self.again
-        while self.halt.stop is None:
-            try:
-                await (self.it.submitter.keep(job) if again else self.it.submitter.accept(job))
-            except BUSY:
-                again = True
-                await self.halt.sleep(RETRY_S)
-            else:
-                return
 
     async def _wait(self, ids: Sequence[UUID]) -> Mapping[UUID, int]:
         """Wait until all these jobs have ended, or end them; how large the result of each is."""

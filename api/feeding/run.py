@@ -8,9 +8,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from api.compat.batchable import ENDPOINTS
 from api.feeding.halt import Halt
+from api.feeding.leased import LeasedRun
 from api.feeding.outputs import joined, rest_of
 from api.feeding.part import PartRun, Progress
 from api.feeding.reading import rules_of
@@ -18,7 +20,6 @@ from api.feeding.services import Feeding
 from api.feeding.shaping import Stop
 from api.feeding.window import Window
 from tasks.batches import Batch, Part, Status, Tally, final_status
-from tasks.errors import TaskError
 from tasks.files import FileNotFound, StoredFile
 from tasks.lines import Checked, Fault, Rules, check
 from tasks.store import batch_leases as leases
@@ -26,9 +27,6 @@ from tasks.store import batch_parts as parts
 from tasks.store import files
 
 log = logging.getLogger(__name__)
-
-TEND_S = 0.5
-"""How often the lease is renewed, the counts are told, and it is looked whether the batch was cancelled."""
 
 PAGE = 64
 """Parts that are read from the database at once."""
@@ -46,7 +44,7 @@ class Broken(Exception):
 
 
 @dataclass(slots=True)
-class BatchRun:
+class BatchRun(LeasedRun):
     """The work on a batch under the lease that `feeder` names."""
 
     it: Feeding
@@ -58,42 +56,23 @@ class BatchRun:
     live: dict[int, Progress] = field(default_factory=dict)
     over: bool = False
 
-    async def run(self) -> None:
-        """Do it to the end. Raises LeaseLost, TaskError or OSError when it cannot be done just now."""
-        work = asyncio.create_task(self._work(), name=f"batch {self.batch.id}")
-        tending = asyncio.create_task(self._tend(), name=f"lease of batch {self.batch.id}")
-        try:
-            await asyncio.wait([work, tending], return_when=asyncio.FIRST_COMPLETED)
-            if tending.done():
-                tending.result()
-            await work
-        finally:
-            for task in (work, tending):
-                task.cancel()
-            await asyncio.gather(work, tending, return_exceptions=True)
+    @property
+    def id(self) -> UUID:
+        """Of the batch."""
+        return self.batch.id
 
     async def fail(self, fault: Fault) -> None:
         """End the batch without files. Raises LeaseLost."""
         await self._end(Status.FAILED, [fault])
 
-    async def _tend(self) -> None:
-        """Keep the lease until it is lost, and see whether the work must end."""
-        while not self.over:
-            try:
-                status = await self.it.database.run(
-                    leases.tend, self.batch.id, self.feeder, self.it.settings.job_lease_s, *self._counts()
-                )
-            except TaskError as error:
-                log.warning("batch %s: %s", self.batch.id, error.message)
-            except leases.LeaseLost:
-                if not self.over:
-                    raise
-            else:
-                if status is Status.CANCELLING:
-                    self.halt.set(Stop.CANCELLED)
-            if self.it.now() >= self.batch.expires_at:
-                self.halt.set(Stop.EXPIRED)
-            await asyncio.sleep(TEND_S)
+    async def _renew(self) -> None:
+        if self.it.now() >= self.batch.expires_at:
+            self.halt.set(Stop.EXPIRED)
+        status = await self.it.database.run(
+            leases.tend, self.batch.id, self.feeder, self.it.settings.job_lease_s, *self._counts()
+        )
+        if status is Status.CANCELLING:
+            self.halt.set(Stop.CANCELLED)
 
     def _counts(self) -> tuple[int, int]:
         """How many lines have completed and failed: what was told before, until as many have been found again."""

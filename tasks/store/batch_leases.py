@@ -1,8 +1,4 @@
-"""Who works on a batch: its lease, and the moves that only the lease's holder may make.
-
-A lease is named anew each time that a batch is taken. What is written under a name that the batch does not have any
-more is refused, so that of two processes that believe to have it only the newer one writes.
-"""
+"""Who works on a batch: its lease, and the moves that only the lease's holder may make."""
 
 from __future__ import annotations
 
@@ -15,28 +11,16 @@ from sqlalchemy import Connection
 from tasks.batches import OPEN, Batch, Part, Status
 from tasks.files import StoredFile
 from tasks.store import files
-from tasks.store.batches import COLUMNS, batch_of, is_one_of
+from tasks.store.batches import COLUMNS, batch_of
+from tasks.store.leases import LeaseLost, claiming, ours, releasing
 from tasks.store.rows import clean, columns, json_text, unnest
 
-OURS = f"batches.id = %(id)s AND feeder = %(feeder)s AND {is_one_of(OPEN)}"
+OURS = ours("batches", OPEN)
 """The condition that a batch is open and under the lease of this name."""
 
 
-class LeaseLost(Exception):
-    """Another process works on this batch now."""
-
-
-_CLAIM = f"""
-UPDATE batches SET feeder = %(feeder)s, lease_until = now() + make_interval(secs => %(lease_s)s)
-WHERE id = (
-  SELECT id FROM batches
-  WHERE {is_one_of(OPEN)} AND (lease_until IS NULL OR lease_until <= now())
-    AND (NOT %(urgent)s OR status = 'cancelling')
-  ORDER BY status = 'cancelling' DESC, id LIMIT 1 FOR UPDATE SKIP LOCKED
-) RETURNING {COLUMNS}
-"""
-
-_RELEASE = f"UPDATE batches SET lease_until = NULL WHERE feeder = %(feeder)s AND {is_one_of(OPEN)}"
+_CLAIM = claiming("batches", OPEN, COLUMNS)
+_RELEASE = releasing("batches", OPEN)
 
 _TEND = f"""
 UPDATE batches SET lease_until = now() + make_interval(secs => %(lease_s)s),

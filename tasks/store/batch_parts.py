@@ -14,9 +14,10 @@ from sqlalchemy import Connection
 from tasks.batches import Part, Tally
 from tasks.jobs import Event, Job, State
 from tasks.store import usage
-from tasks.store.batch_leases import OURS, LeaseLost
+from tasks.store.batch_leases import OURS
 from tasks.store.change import CANCELLED
 from tasks.store.guards import before
+from tasks.store.leases import LeaseLost
 from tasks.store.rows import JOB_COLUMNS, job_of
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from tasks.batches import CANCELLABLE, OPEN, Batch, BatchNotFound, Status
 from tasks.files import FileNotFound
-from tasks.store.guards import one_of
+from tasks.store.leases import is_one_of
 from tasks.store.rows import json_text
 
 _NAMES = tuple(Batch.__dataclass_fields__)
@@ -24,11 +24,6 @@ def batch_of(row: Sequence[Any]) -> Batch:
     """The Batch of a row of COLUMNS."""
     values = dict(zip(_NAMES, row, strict=True))
     return Batch(**values | {"status": Status(values["status"])})
-
-
-def is_one_of(states: Sequence[Status]) -> str:
-    """The condition that a batch is in one of these states."""
-    return f"status IN {one_of(states)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from tasks.batches import OPEN
 from tasks.files import FileInUse, FileNotFound, StoredFile
-from tasks.store.batches import is_one_of
+from tasks.store.leases import is_one_of
 
 _NAMES = tuple(StoredFile.__dataclass_fields__)
 _COLUMNS = ", ".join(_NAMES)

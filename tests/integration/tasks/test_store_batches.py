@@ -20,6 +20,7 @@ from tasks.store import batch_leases as leases
 from tasks.store import batch_parts as parts
 from tasks.store import batches as store
 from tasks.store import files, finish, read
+from tasks.store.leases import LeaseLost
 
 LEASE_S = 30.0
 DAY = timedelta(days=1)
@@ -130,7 +131,7 @@ def test_a_lease_that_ran_out_or_was_released_is_anothers(database: Database, be
         lambda: database.run(leases.finalize, begun.id, "two"),
         lambda: database.run(leases.end, begun.id, "two", Status.COMPLETED),
     ):
-        with pytest.raises(leases.LeaseLost):
+        with pytest.raises(LeaseLost):
             call()
     assert len(database.run(parts.open_parts, begun.id, -1, 10)) == 3
 
@@ -150,7 +151,7 @@ def test_a_part_is_done_once_and_its_jobs_are_freed(
     after = database.run(store.get, begun.id, "default")
     assert (after.input_tokens, after.output_tokens) == (20, 5)
     assert [part.part for part in database.run(parts.open_parts, begun.id, -1, 10)] == [1, 2]
-    with pytest.raises(leases.LeaseLost):
+    with pytest.raises(LeaseLost):
         database.run(parts.finish_part, begun.id, "one", replace(done, output="another"), [])
 
 

@@ -1,0 +1,49 @@
+"""Giving work its jobs: admitted, put into rows, and offered again for as long as the service is busy."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from api.feeding.halt import Halt
+from api.feeding.services import Feeding
+from tasks.errors import BrokerUnavailable, Overloaded, StoreUnavailable
+from tasks.messages import Submission
+
+POLL_S = 0.1
+"""How often it is looked which jobs have ended."""
+
+RETRY_S = 1.0
+"""How soon is offered again what could not be taken in just now."""
+
+BUSY = (Overloaded, StoreUnavailable, BrokerUnavailable)
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The jobs of one piece of work. Once it is halted no more are taken in."""
+
+    it: Feeding
+    halt: Halt
+
+    async def admitted(self, admit: Callable[[], Awaitable[Submission]]) -> Submission | None:
+        """The job that `admit` makes; None when the work is halted first. Raises what the door refuses with."""
+        while self.halt.stop is None:
+            try:
+                return await admit()
+            except FileNotFoundError:
+                raise
+            except (*BUSY, OSError):
+                await self.halt.sleep(RETRY_S)
+        return None
+
+    async def put(self, job: Submission, *, again: bool) -> None:
+        """See that a job has its row, unless the work is halted. `again`: it may be there already."""
+        while self.halt.stop is None:
+            try:
+                await (self.it.submitter.keep(job) if again else self.it.submitter.accept(job))
+            except BUSY:
+                again = True
+                await self.halt.sleep(RETRY_S)
+            else:
+                return
