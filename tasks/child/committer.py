@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from catalog.terms import Lane
 from tasks import notices
 from tasks.child.completion import at_commit
 from tasks.child.tally import Tally
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 MOST_JOBS = 512
 MOST_BYTES = 16 * 2**20
+SHY_JOBS = 16
+"""Bulk jobs in a transaction that callers wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class Committer:
                     if self._closed:
                         return
                     self._condition.wait()
-                batch, self._waiting = _cut(self._waiting)
+                batch, self._waiting = cut(self._waiting)
             try:
                 self._write(batch)
             except Exception:
@@ -147,8 +150,16 @@ class Committer:
         self._wakes.changed(changes, replies, ended)
 
 
-def _cut(waiting: list[Ending]) -> tuple[list[Ending], list[Ending]]:
-    """As many of the oldest as one transaction should hold, and the rest."""
+def cut(waiting: list[Ending]) -> tuple[list[Ending], list[Ending]]:
+    """As many of the oldest as one transaction should hold, and the rest.
+
+    Where callers wait for some of them, these go first, with few others: the transaction takes as long as all of it.
+    """
+    urgent = [ending for ending in waiting if ending.completion.submission.lane is Lane.INTERACTIVE]
+    if urgent and len(waiting) - len(urgent) > SHY_JOBS:
+        others = [ending for ending in waiting if ending.completion.submission.lane is not Lane.INTERACTIVE]
+        ready, left = cut(urgent)
+        return ready + others[:SHY_JOBS], left + others[SHY_JOBS:]
     size = 0
     for count, ending in enumerate(waiting):
         size += len(ending.completion.result or b"") + len(ending.completion.submission.inputs)

@@ -10,6 +10,7 @@ whose model is not there take none of these rooms (`tasks.worker.rooms`).
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,12 @@ R = TypeVar("R")
 
 LEAD_S = 0.25
 """How long before a device should be free its worker begins to look for more."""
+
+HEED_S = 2.0
+"""For so long after an interactive job more of them are expected."""
+
+SHY_JOBS = 16
+"""Bulk jobs in hand while they are. The host takes some 0.3 ms for each, and what comes meanwhile waits for all."""
 
 _BOUNDLESS_MS = 1e12
 _OTHERS = 8
@@ -77,12 +84,21 @@ class Holding(Generic[R]):
         self._loads: dict[str, Running] = {}
         self._models: Counter[str] = Counter()
         self._parallel = max(1, limits.lanes)
+        self._seen = -math.inf
 
     def child_ready(self, lanes: int) -> None:
         """The child takes work, and runs so many batches at once."""
         self.ready = True
         self._rooms.limits = replace(self._rooms.limits, lanes=lanes)
         self._parallel = max(1, lanes)
+
+    def saw_interactive(self, now: float) -> None:
+        """An interactive job has come; more may."""
+        self._seen = now
+
+    def shy(self, now: float) -> bool:
+        """Whether interactive work has been seen lately, so that little of the bulk lane may be in its way."""
+        return now - self._seen <= HEED_S
 
     def __len__(self) -> int:
         return len(self._held)
@@ -215,8 +231,12 @@ class Holding(Generic[R]):
     def _on_device(self) -> list[Running]:
         return [running for running in self._batches.values() if not running.beside]
 
-    def plan(self, queues: Sequence[str], turn: int) -> Plan:
-        """What to pull: the interactive lane first, the buckets of a lane taking turns at being first."""
+    def plan(self, queues: Sequence[str], turn: int, *, shy: bool = False) -> Plan:
+        """What to pull: the interactive lane first, the buckets of a lane taking turns at being first.
+
+        All that is done to a job on its way costs the host some time, and is done to many at once: a `shy` plan leaves
+        so few bulk jobs in hand that an interactive one does not wait long behind them anywhere.
+        """
         rooms, limits = self._rooms, self._rooms.limits
         if not self.open:
             return Plan((), limits.pull_ms)
@@ -224,6 +244,8 @@ class Holding(Generic[R]):
         room = {Lane.INTERACTIVE: rooms.interactive_ms, Lane.BULK: rooms.bulk_ms}
         # Interactive jobs find a place even when a backfill of tiny jobs has filled the hand.
         most = {Lane.INTERACTIVE: rooms.jobs, Lane.BULK: rooms.jobs - limits.pull_jobs // 8}
+        if shy:
+            most[Lane.BULK] = min(most[Lane.BULK], SHY_JOBS - rooms.lanes[Lane.BULK].jobs)
         least = {Lane.INTERACTIVE: 0, Lane.BULK: int(rooms.lanes[Lane.BULK].jobs == 0)}
         sections = [
             Section(_turned(lanes[lane], turn), room[lane], most[lane], least[lane])

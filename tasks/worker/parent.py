@@ -16,6 +16,7 @@ from typing import Any
 from celery.worker import state
 from kombu.asynchronous import Hub
 
+from catalog.terms import Lane
 from tasks.celery import RoostApp
 from tasks.plan import Plan
 from tasks.survey import Choice, Survey
@@ -143,7 +144,7 @@ class Parent:
 
     def plan(self, queues: Sequence[str], turn: int) -> Plan:
         """What to pull now."""
-        return self.holding.plan(queues, turn)
+        return self.holding.plan(queues, turn, shy=self.holding.shy(time.monotonic()))
 
     def choose(self, plan: Plan, survey: Survey) -> Choice:
         """What of it to take, given where the models are."""
@@ -161,6 +162,8 @@ class Parent:
     def receive(self, held: Held[JobRequest]) -> None:
         """Take a job in hand; it goes to the child with all that came with it."""
         self.holding.add(held)
+        if held.lane is Lane.INTERACTIVE:
+            self.holding.saw_interactive(time.monotonic())
         if self._link.alive:
             self._unsent.append((held.id, held.data, held.lost))
 

@@ -22,6 +22,8 @@ from tests.bench.usage import members, peaks
 MOST, QUICK = 100_000, 20_000
 RATE = 20
 """Interactive calls a second beside it."""
+AT_ONCE = 16
+"""Few connections, so that each is used before the server hangs up an idle one."""
 PATIENCE_S = 900.0
 LOOK_S = 0.05
 ENDED = {"completed", "failed", "expired", "cancelled"}
@@ -112,7 +114,7 @@ async def _beside(stack: Stack, http: httpx.AsyncClient, pace: Pace, found: Foun
 
 async def _calls(stack: Stack, pace: Pace) -> Window:
     seconds = 15.0 if pace.quick else 30.0
-    return checked(await open_loop(stack.address, weightless(wait_s=WAIT_S), RATE, seconds, pace.warmup))
+    return checked(await open_loop(stack.address, weightless(wait_s=WAIT_S), RATE, seconds, pace.warmup, most=AT_ONCE))
 
 
 async def _upload(http: httpx.AsyncClient, lines: int) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from catalog.terms import Lane
 from tasks.queues import queue_names
-from tasks.worker.holding import FRESH, INTERRUPTED, OVERRAN, REPEATED, Held, Holding
+from tasks.worker.holding import FRESH, HEED_S, INTERRUPTED, OVERRAN, REPEATED, SHY_JOBS, Held, Holding
 from tasks.worker.rooms import Limits
 
 LIMITS = Limits(pull_ms=1000.0, pull_jobs=80, lanes=1)
@@ -144,6 +144,28 @@ def test_a_hand_full_of_tiny_bulk_jobs_has_places_for_interactive_ones(holding: 
     (section,) = holding.plan(QUEUES, 0).sections
     assert section.sources[0].queue.startswith("interactive.")
     assert section.jobs == 10
+
+
+def test_few_bulk_jobs_are_in_hand_while_interactive_ones_come(holding: Holding[None]) -> None:
+    def bulk_jobs() -> list[int]:
+        plan = holding.plan(QUEUES, 0, shy=True)
+        return [one.jobs for one in plan.sections if one.sources[0].queue.startswith("bulk.")]
+
+    assert bulk_jobs() == [SHY_JOBS]
+    for number in range(SHY_JOBS - 1):
+        holding.add(held(str(number), cost_ms=0.0, lane=Lane.BULK))
+    assert bulk_jobs() == [1]
+    holding.add(held("last", cost_ms=0.0, lane=Lane.BULK))
+    assert bulk_jobs() == []
+    holding.remove("last")
+    assert bulk_jobs() == [1], "it moves on as its jobs end"
+
+
+def test_interactive_jobs_are_expected_for_a_while_after_one(holding: Holding[None]) -> None:
+    assert not holding.shy(0.0)
+    holding.saw_interactive(10.0)
+    assert holding.shy(10.0 + HEED_S)
+    assert not holding.shy(10.1 + HEED_S)
 
 
 def test_no_more_jobs_are_held_than_allowed(holding: Holding[None]) -> None:
