@@ -126,7 +126,11 @@ class BatchRun(LeasedRun):
             raise Broken(_GONE) from None
 
     async def _parts(self) -> None:
-        """Work through all parts that are not done, some at once; when the work must end, end the rest."""
+        """Work through all parts that are not done, some at once. What expires is listed to its end.
+
+        Of a batch that is cancelled the parts that never began are left as they are: to list them would take as long
+        as the file is, and nobody waits for it.
+        """
         if self.batch.endpoint not in ENDPOINTS:
             raise Broken(Fault("invalid_endpoint", "This server does not have the endpoint any more."))
         blob = await self._input()
@@ -156,7 +160,7 @@ class BatchRun(LeasedRun):
                 task.cancel()
                 self.window.give(part.lines)
             await asyncio.gather(*running, return_exceptions=True)
-        if waiting and self.halt.stop is not None:
+        if waiting and self.halt.stop is Stop.EXPIRED:
             await self._end_rest(waiting[0], blob, self.halt.stop)
 
     def _ends_at(self, part: Part, fed: int) -> bool:

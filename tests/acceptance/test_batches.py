@@ -185,7 +185,7 @@ def test_a_file_that_is_no_batch_is_refused_with_the_numbers_of_its_lines(client
     assert "line 1" in duplicate
 
 
-def test_a_cancelled_batch_keeps_what_is_done_and_lists_the_rest(client: OpenAI, stack: Any) -> None:
+def test_a_cancelled_batch_keeps_what_is_done_and_lists_what_had_begun(client: OpenAI, stack: Any) -> None:
     batch = start(client, jsonl([embed(str(n), f"text {n}", "org/slow") for n in range(600)]))
     until = time.monotonic() + PATIENCE_S
     while not (batch.request_counts and batch.request_counts.completed):

@@ -166,6 +166,23 @@ async def test_what_is_not_done_when_the_window_closes_is_listed(
     assert batch.output_file is None
 
 
+async def test_a_cancel_lists_what_had_begun_and_does_not_read_the_rest(
+    it: Feeding, start: Start, idle_consumer: Consumer
+) -> None:
+    batch = await new_batch(it, [embed(n) for n in range(1000)])
+    await start("one")
+    batch = await reached(it, batch, lambda found: found.fed == 2)
+    await it.database.run(store.cancel, batch.id, CALLER)
+
+    batch = await ended(it, batch)
+
+    # Two parts of 128 lines fit into 300.
+    assert (batch.status, batch.total, batch.completed, batch.failed) == (Status.CANCELLED, 1000, 0, 256)
+    begun = await lines_of(it, batch.error_file)
+    assert [int(line["custom_id"]) for line in begun] == list(range(256))
+    assert {(line["response"], line["error"]["code"]) for line in begun} == {(None, "batch_cancelled")}
+
+
 async def test_a_cancel_before_anybody_looks_leaves_no_files(it: Feeding, start: Start) -> None:
     batch = await new_batch(it, [embed(1)])
     await it.database.run(store.cancel, batch.id, CALLER)
