@@ -1,4 +1,4 @@
-"""One pub/sub connection for each API process: it hears how jobs end, and knows when it may have missed something."""
+"""One pub/sub connection of a process: it hears how jobs end, and knows when it may have missed something."""
 
 from __future__ import annotations
 
@@ -34,17 +34,18 @@ class Link:
 
     `up` is called after each (re)connect, once all channels are subscribed: read then what may have been missed.
     `down` is called when a link is lost, and `away` after each try to have one with the seconds that there was none
-    since the last call. A message that cannot be read is logged and passed over.
+    since the last call. A message that cannot be read is logged and passed over. Replies come to a process with an
+    `instance`, its name, and texts that are being generated to one that wants `pieces`.
     """
 
     def __init__(
         self,
         url: str,
-        instance: str,
+        instance: str = "",
         *,
-        replies: Callable[[Sequence[Reply]], None],
+        replies: Callable[[Sequence[Reply]], None] = lambda _: None,
         changes: Callable[[Sequence[Change]], None],
-        pieces: Callable[[Sequence[Piece]], None] = lambda _: None,
+        pieces: Callable[[Sequence[Piece]], None] | None = None,
         up: Callable[[], None],
         down: Callable[[], None],
         away: Callable[[float], None] = lambda _: None,
@@ -59,10 +60,11 @@ class Link:
             retry_on_error=[],
             decode_responses=False,
         )
-        self._own = keys.reply(instance).encode()
+        self._own = keys.reply(instance).encode() if instance else None
         self._on_replies = replies
         self._on_changes = changes
-        self._on_pieces = pieces
+        self._on_pieces = pieces or (lambda _: None)
+        self._channels = [keys.CHANGES, *([keys.PIECES] if pieces else []), *([self._own] if self._own else [])]
         self._on_up = up
         self._on_down = down
         self._on_away = away
@@ -124,10 +126,10 @@ class Link:
         return now
 
     async def _subscribe(self, pubsub: PubSub) -> None:
-        await pubsub.subscribe(keys.CHANGES, keys.PIECES, self._own)
+        await pubsub.subscribe(*self._channels)
         confirmed = 0
         async with asyncio.timeout(PING_S):
-            while confirmed < 3:
+            while confirmed < len(self._channels):
                 message = await pubsub.get_message(timeout=None)
                 if message is not None and message["type"] == "subscribe":
                     confirmed += 1

@@ -20,10 +20,11 @@ class Halt:
             self.stop = stop
             self._event.set()
 
-    async def sleep(self, seconds: float) -> None:
-        """Sleep so long, or until the work must end."""
+    async def sleep(self, seconds: float, *others: asyncio.Event) -> None:
+        """Sleep so long, or until the work must end or another of these happens."""
+        waits = [asyncio.create_task(event.wait()) for event in (self._event, *others)]
         try:
-            async with asyncio.timeout(seconds):
-                await self._event.wait()
-        except TimeoutError:
-            return
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()

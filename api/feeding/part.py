@@ -21,8 +21,9 @@ from api.compat.endpoints import Endpoint
 from api.compat.failures import renamed
 from api.door import off_loop
 from api.feeding import shaping
+from api.feeding.endings import Progress, Watch
 from api.feeding.halt import Halt
-from api.feeding.jobs import POLL_S, Jobs
+from api.feeding.jobs import Jobs
 from api.feeding.reading import rules_of
 from api.feeding.services import Feeding
 from api.feeding.shaping import Shaped, Stop
@@ -43,14 +44,6 @@ Found = Mapping[UUID, tuple[Job, bytes | None]]
 
 
 @dataclass(slots=True)
-class Progress:
-    """How many lines of a part have ended so far."""
-
-    completed: int = 0
-    failed: int = 0
-
-
-@dataclass(slots=True)
 class PartRun:
     """The work on one part. `again`: some of its lines may have jobs already."""
 
@@ -68,9 +61,10 @@ class PartRun:
     async def run(self) -> None:
         """Do it. Raises LeaseLost, StoreUnavailable, or OSError when a blob cannot be had."""
         lines = await asyncio.to_thread(lambda: list(self._lines()))
-        if self.halt.stop is None:
-            await self._feed(lines)
-        sizes = await self._wait([self._id(line) for line in lines if line.number not in self.faults])
+        with self.it.endings.watching([self._id(line) for line in lines], self.progress) as watch:
+            if self.halt.stop is None:
+                await self._feed(lines)
+            sizes = await self._wait(lines, watch)
         done = await self._collect(lines, sizes)
         ids = [self._id(line) for line in lines]
         await self.it.database.run(parts.finish_part, self.batch.id, self.feeder, done, ids)
@@ -126,20 +120,27 @@ class PartRun:
             job = await admitted(self.it, asked, caller=self.batch.caller, large=large)
         return shaping.as_line(job, self.batch, line.number)
 
-    async def _wait(self, ids: Sequence[UUID]) -> Mapping[UUID, int]:
-        """Wait until all these jobs have ended, or end them; how large the result of each is."""
+    async def _wait(self, lines: Sequence[RawLine], watch: Watch) -> Mapping[UUID, int]:
+        """Wait until all jobs have ended, or end them; how large the result of each is."""
+        ids = [self._id(line) for line in lines if line.number not in self.faults]
+        self.progress.failed += len(self.faults)
+        watch.drop(self._id(line) for line in lines if line.number in self.faults)
+        # Of a part that is taken up again, jobs may have ended before we listened.
+        look = self.again
         while True:
+            if not look and self.halt.stop is None:
+                await watch.wait(self.halt)
+            look = False
             states = await self.it.database.run(parts.job_states, ids)
+            over = [id_ for id_, (state, _) in states.items() if state.final]
+            watch.drop(over)
             succeeded = sum(state is State.SUCCEEDED for state, _ in states.values())
-            ended_ = sum(state.final for state, _ in states.values())
-            self.progress.completed, self.progress.failed = succeeded, ended_ - succeeded + len(self.faults)
-            if ended_ == len(states):
+            self.progress.completed, self.progress.failed = succeeded, len(over) - succeeded + len(self.faults)
+            if len(over) == len(states):
                 return {id_: size for id_, (_, size) in states.items()}
             if self.halt.stop is not None:
                 for id_ in await self.it.database.run(parts.cancel_jobs, ids):
                     self.it.submitter.forget(id_)
-            else:
-                await self.halt.sleep(POLL_S)
 
     async def _collect(self, lines: Sequence[RawLine], sizes: Mapping[UUID, int]) -> parts.DonePart:
         total = Tally()

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from api.compat.batchable import ENDPOINTS
+from api.feeding.endings import Progress
 from api.feeding.halt import Halt
 from api.feeding.leased import LeasedRun
 from api.feeding.outputs import joined, rest_of
-from api.feeding.part import PartRun, Progress
+from api.feeding.part import PartRun
 from api.feeding.reading import rules_of
 from api.feeding.services import Feeding
 from api.feeding.shaping import Stop

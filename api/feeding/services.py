@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from redis.asyncio import Redis
 
 from api.asking import Asking
+from api.feeding.endings import Endings
+from api.link import Link
 from api.parts import parts
 from api.presence import Presence
 from catalog.live import LiveCatalog
@@ -47,6 +49,7 @@ class Feeding:
     presence: Presence
     prices: Prices
     blobs: Blobs
+    endings: Endings
     large: asyncio.Semaphore
     """Held while a large line is decoded, so that few are at once: they take many times their bytes."""
 
@@ -65,6 +68,10 @@ async def feeding(settings: Settings, catalog: Catalog | None = None) -> AsyncIt
     async with AsyncExitStack() as stack:
         made = parts(settings, catalog, "roost-feeder", stack)
         presence, prices = made.watched(stack)
+        endings = Endings()
+        link = Link(settings.redis_url, changes=endings.heard, up=endings.up, down=endings.down)
+        link.start()
+        stack.push_async_callback(link.close)
         yield Feeding(
             settings=settings,
             limits=Limits.of(settings),
@@ -78,5 +85,6 @@ async def feeding(settings: Settings, catalog: Catalog | None = None) -> AsyncIt
             presence=presence,
             prices=prices,
             blobs=await asyncio.to_thread(Blobs, settings.blobs_url),
+            endings=endings,
             large=asyncio.Semaphore(LARGE_AT_ONCE),
         )

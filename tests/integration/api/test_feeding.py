@@ -19,7 +19,7 @@ from api.compat import calls
 from api.compat.batchable import ENDPOINTS
 from api.compat.endpoints import Asked
 from api.door import admit
-from api.feeding import part, run
+from api.feeding import endings, part, run
 from api.feeding.feeder import Feeder
 from api.feeding.services import LARGE_AT_ONCE, Feeding, feeding
 from catalog.loader import Catalog
@@ -29,8 +29,8 @@ from tasks.lines import Line, RawLine, Rules, read_line
 from tasks.prepare import CALLER
 from tasks.settings import Settings
 from tasks.store import batch_leases as leases
+from tasks.store import batch_parts, files
 from tasks.store import batches as store
-from tasks.store import files
 from tests.integration.api.given import batch_of
 
 Consumer = Any
@@ -164,6 +164,47 @@ async def test_what_is_not_done_when_the_window_closes_is_listed(
     assert [int(line["custom_id"]) for line in rest] == list(range(500))
     assert {(line["response"], line["error"]["code"]) for line in rest} == {(None, "batch_expired")}
     assert batch.output_file is None
+
+
+def _reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many jobs were looked at in each reading of rows."""
+    reads: list[int] = []
+    job_states = batch_parts.job_states
+
+    def counted(conn: Any, ids: Sequence[Any]) -> Any:
+        reads.append(len(ids))
+        return job_states(conn, ids)
+
+    monkeypatch.setattr(batch_parts, "job_states", counted)
+    return reads
+
+
+async def test_the_rows_of_a_part_are_read_once_when_all_its_jobs_were_heard_to_end(
+    it: Feeding, start: Start, idle_consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endings, "SLOW_S", 60.0)
+    reads = _reads(monkeypatch)
+    await start("one")
+    batch = await new_batch(it, [embed(n) for n in range(200)])
+    await reached(it, batch, lambda found: found.fed == 2)
+    reads.clear()
+    idle_consumer.release()
+
+    batch = await ended(it, batch)
+
+    assert (batch.status, batch.completed) == (Status.COMPLETED, 200)
+    assert sorted(reads) == [72, 128]
+
+
+async def test_the_rows_are_read_all_the_same_when_nothing_is_heard(
+    it: Feeding, start: Start, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endings, "SLOW_S", 0.1)
+    monkeypatch.setattr(endings.Endings, "heard", lambda self, changes: None)
+    batch = await new_batch(it, [embed(n) for n in range(10)])
+    await start("one")
+
+    assert (await ended(it, batch)).completed == 10
 
 
 async def test_a_cancel_lists_what_had_begun_and_does_not_read_the_rest(
