@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import time
 from collections import Counter
@@ -16,6 +17,7 @@ from uuid import UUID
 from redis.exceptions import RedisError
 from sqlalchemy import Connection
 
+from api.feeding.heirs import inherit, lease_name
 from api.feeding.leased import LeasedRun
 from api.feeding.run import BatchRun
 from api.feeding.services import Feeding
@@ -71,6 +73,7 @@ class Feeder:
         """Work until `close`; then hand back what is not done, for others to go on with."""
         tidying = asyncio.create_task(Tidying(self._it).run(), name="tidying")
         try:
+            await self._inherit()
             while not self._closing.is_set():
                 taken = False
                 try:
@@ -93,10 +96,17 @@ class Feeder:
         """Have `run` end."""
         self._closing.set()
 
+    async def _inherit(self) -> None:
+        try:
+            if dead := await inherit(self._it, self._name):
+                log.info("%d leases of a process that died are free", len(dead))
+        except (TaskError, OSError) as error:
+            log.warning("leases of the dead have to run out: %s", error)
+
     async def _take(self, kind: Kind) -> bool:
         """Begin with one more of a kind; False when there is none."""
         # A lease has a name of its own: one that was lost is not taken for a newer one of the same process.
-        feeder = f"{self._name}:{secrets.token_hex(6)}"
+        feeder = lease_name(self._name, os.getpid(), secrets.token_hex(6))
         urgent = len(kind.runs) >= MOST_RUNS
         found = await self._it.database.run(kind.claim, feeder, self._it.settings.job_lease_s, urgent=urgent)
         if found is None:

@@ -9,11 +9,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
+from sqlalchemy import Connection
+
 from tasks.store.guards import one_of
 
 
 class LeaseLost(Exception):
     """Another process works on this now."""
+
+
+_TABLES = ("batches", "backfills")
+_HELD = " UNION ".join(
+    f"SELECT feeder FROM {table} WHERE lease_until > now() AND starts_with(feeder, %(begins)s)" for table in _TABLES
+)
+_ABANDON = [f"UPDATE {table} SET lease_until = NULL WHERE feeder = ANY(%(leases)s)" for table in _TABLES]
+
+
+def held(conn: Connection, begins: str) -> list[str]:
+    """The names of the leases that hold, of those that begin so."""
+    return [name for (name,) in conn.exec_driver_sql(_HELD, {"begins": begins})]
+
+
+def abandon(conn: Connection, leases: Sequence[str]) -> None:
+    """Let others take what is under these leases, whose holders have died."""
+    for statement in _ABANDON:
+        conn.exec_driver_sql(statement, {"leases": list(leases)}).close()
 
 
 def is_one_of(states: Sequence[StrEnum]) -> str:
