@@ -29,7 +29,7 @@ from api.metrics import Measured, Metrics, Scrape
 from api.parts import parts
 from api.progress import Progress
 from api.route import is_keyed
-from api.routes import events, flower, health, jobs, models, residency, results, submit, usage
+from api.routes import backfills, events, flower, health, jobs, models, residency, results, submit, usage
 from api.services import Services
 from api.signing import Signing
 from api.unanswered import Unanswered
@@ -89,6 +89,7 @@ def create_app(settings: Settings, catalog: Catalog | None = None) -> FastAPI:
         results.router,
         events.router,
         models.router,
+        backfills.router,
         residency.router,
         usage.router,
         health.router,

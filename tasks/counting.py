@@ -23,6 +23,11 @@ class Counting:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="count")
         self._ready = {_WEIGHTLESS}
 
+    @property
+    def counter(self) -> TokenCounter:
+        """What counts, for threads of one's own."""
+        return self._counter
+
     async def count(self, spec: Spec, texts: Sequence[str], chars: int) -> Counts:
         """Tokens of each text; `chars` says how long they are together."""
         if spec.source in self._ready and (chars <= INLINE_CHARS or spec.source == _WEIGHTLESS):

@@ -12,6 +12,12 @@ from tasks.errors import InvalidRequest, TaskError
 INPUT, OUTPUT = "batch", "batch_output"
 """What files are for: those that batches read, and those that they write."""
 
+DOCUMENT, ROWS = "backfill", "backfill_output"
+"""The same of backfills: documents and manifests, and what came of them."""
+
+SHOWN = "file-"
+"""Begins the id of a file as callers see it."""
+
 FOLDER = "files"
 """Where their contents are in the blob store; parts of batches have folders of their own."""
 

@@ -98,7 +98,7 @@ def check(request: JobRequest, catalog: Models, limits: Limits) -> Checked:
     spec = choice.spec
     if not spec.does(request.verb):
         raise UnsupportedVerb(_verb_message(spec, request.verb), param="verb")
-    options = _options(request, choice)
+    options = options_of(request, choice)
     retention_s = limits.default_retention_s if request.retention_s is None else request.retention_s
     if retention_s > limits.max_retention_s:
         raise InvalidRequest(
@@ -122,7 +122,7 @@ def check(request: JobRequest, catalog: Models, limits: Limits) -> Checked:
     )
 
 
-def _options(request: JobRequest, choice: Choice) -> BaseModel:
+def options_of(request: JobRequest, choice: Choice) -> BaseModel:
     """The options of the verb. An error of one that has a field of its own in the request names that field."""
     asked = request.asked
     try:

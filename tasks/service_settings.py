@@ -76,6 +76,9 @@ class ServiceSettings(BaseModel):
     blob_bytes: Annotated[
         int, Field(ge=16 * 1024, description="Inputs and results above this size are kept in the blob store")
     ] = 256 * 1024
+    unstored_s: Annotated[
+        int, Field(ge=10, description="How long the result of a job with store=false waits to be fetched")
+    ] = 600
 
     # Webhooks
     webhook_allow: Annotated[
@@ -96,6 +99,9 @@ class ServiceSettings(BaseModel):
         str,
         Field(description="Folders and URLs of fsspec that backfills may read on the server, separated by ','"),
     ] = ""
+    backfill_in_flight: Annotated[
+        int, Field(ge=1, description="Documents of one backfill that a feeder has under way at once")
+    ] = 64
 
     @property
     def flower_base(self) -> str:

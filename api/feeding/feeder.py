@@ -17,6 +17,7 @@ from uuid import UUID
 from redis.exceptions import RedisError
 from sqlalchemy import Connection
 
+from api.feeding.backfills.run import BackfillRun
 from api.feeding.heirs import inherit, lease_name
 from api.feeding.leased import LeasedRun
 from api.feeding.run import BatchRun
@@ -26,7 +27,7 @@ from api.feeding.window import Window
 from tasks import keys
 from tasks.errors import TaskError
 from tasks.lines import Fault
-from tasks.store import batch_leases
+from tasks.store import backfill_leases, batch_leases
 from tasks.store.leases import LeaseLost
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,10 @@ class Kind:
 
 def kinds() -> tuple[Kind, ...]:
     """All of them, for one feeder."""
-    return (Kind("batch", batch_leases.claim, batch_leases.release, BatchRun),)
+    return (
+        Kind("batch", batch_leases.claim, batch_leases.release, BatchRun),
+        Kind("backfill", backfill_leases.claim, backfill_leases.release, BackfillRun),
+    )
 
 
 class Feeder:

@@ -90,7 +90,7 @@ class Backfill:
     failed: int
     skipped: int
     rows: int
-    error: Mapping[str, Any] | None
+    error: Sequence[Mapping[str, Any]] | None
     output_file: UUID | None
     report_file: UUID | None
 

@@ -25,7 +25,7 @@ from api.route import documented
 from api.schemas import Reply
 from api.services import services
 from tasks.errors import InvalidRequest, StoreUnavailable
-from tasks.files import FileNotFound, StoredFile, parsed_id, shown_id
+from tasks.files import SHOWN, FileNotFound, StoredFile, parsed_id, shown_id
 from tasks.prepare import job_id
 from tasks.store import files as store
 
@@ -33,8 +33,10 @@ log = logging.getLogger(__name__)
 
 router = APIRouter(route_class=route_class(errors.render), tags=["openai"])
 
-PREFIX = "file-"
+PREFIX = SHOWN
 """Begins the id of a file."""
+
+Purpose = Literal["batch", "batch_output", "backfill", "backfill_output"]
 
 FileId = Annotated[str, Path(description="The file's id", examples=[f"{PREFIX}0199c0de000070008000000000000000"])]
 
@@ -48,7 +50,7 @@ class FileObject(Reply):
     created_at: Annotated[int, Field(description="Unix seconds")]
     expires_at: Annotated[int | None, Field(description="Unix seconds; then it is gone")]
     filename: str
-    purpose: Literal["batch", "batch_output"]
+    purpose: Purpose
     status: Literal["processed"]
     status_details: None
 
@@ -113,7 +115,7 @@ _FORM = {
     "additionalProperties": False,
     "properties": {
         "file": {"type": "string", "format": "binary"},
-        "purpose": {"type": "string", "enum": ["batch"]},
+        "purpose": {"type": "string", "enum": ["batch", "backfill"]},
         "expires_after[anchor]": {"type": "string", "enum": ["created_at"]},
         "expires_after[seconds]": {"type": "integer", "minimum": 3600, "maximum": 2592000},
     },
@@ -121,7 +123,9 @@ _FORM = {
 
 
 def _upload_signature(
-    purpose: Annotated[Literal["batch"] | None, Query(description="When the body is the file itself")] = None,
+    purpose: Annotated[
+        Literal["batch", "backfill"] | None, Query(description="When the body is the file itself")
+    ] = None,
     filename: Annotated[str | None, Query(description="When the body is the file itself")] = None,
 ) -> None: ...
 
@@ -143,7 +147,10 @@ def _upload_signature(
 )
 @documented(_upload_signature)
 async def upload(request: Request) -> Response:
-    """Keep a JSONL file for a batch. It comes as a form, or as the body itself with `purpose` in the query."""
+    """Keep a JSONL file for a batch, or a document or manifest for a backfill.
+
+    It comes as a form, or as the body itself with `purpose` in the query.
+    """
     it = services(request)
     came = await taken_in(request, it.blobs, it.settings.max_file_bytes)
     now = datetime.fromtimestamp(it.clock(), UTC)
@@ -174,7 +181,7 @@ class ListQuery(BaseModel):
     limit: Annotated[int, Field(ge=1, le=10_000)] = 10_000
     after: Annotated[str | None, Field(description="`last_id` of the page before")] = None
     order: Literal["asc", "desc"] = "desc"
-    purpose: Literal["batch", "batch_output"] | None = None
+    purpose: Purpose | None = None
 
 
 def _listing_signature(query: Annotated[ListQuery, Query()]) -> None: ...

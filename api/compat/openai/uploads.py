@@ -16,7 +16,7 @@ from api.sinks import Sink, sinks
 from catalog.errors import suggestion
 from tasks.blobs import Blobs
 from tasks.errors import InvalidRequest, StoreUnavailable
-from tasks.files import DEFAULT_NAME, FOLDER, INPUT, KEPT_S, kept_s, shown_name
+from tasks.files import DEFAULT_NAME, DOCUMENT, FOLDER, INPUT, KEPT_S, kept_s, shown_name
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +57,9 @@ class Upload:
         if not self.seen_file:
             raise InvalidRequest("'file' is missing.", param="file")
         purpose = self.fields.get("purpose")
-        if purpose != INPUT:
-            said = "is missing" if purpose is None else f"must be {INPUT!r}; files for other purposes are not kept here"
+        if purpose not in (INPUT, DOCUMENT):
+            known = f"must be {INPUT!r} or {DOCUMENT!r}; files for other purposes are not kept here"
+            said = "is missing" if purpose is None else known
             raise InvalidRequest(f"'purpose' {said}.", param="purpose")
         if not self.bytes:
             raise InvalidRequest("'file' is empty.", param="file")

@@ -1,0 +1,145 @@
+"""Backfills of documents by the API and a feeder, over real Postgres and Valkey, with a consumer in a worker's place."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from api.feeding.feeder import Feeder
+from api.feeding.services import feeding
+from catalog.loader import Catalog
+from tasks.settings import Settings
+
+Consumer = Any
+Start = Callable[[str], Awaitable["asyncio.Task[None]"]]
+ENDED = ("completed", "failed", "cancelled")
+ENCODE = {"step": "encode", "model": "org/plain"}
+CHUNK = {"step": "chunk", "options": {"size": 20, "unit": "chars", "overlap": 0}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What the server may read; beside it is what it may not."""
+    found = tmp_path / "in"
+    found.mkdir()
+    return found
+
+
+@pytest.fixture
+def settings(database_url: str, broker_url: str, tmp_path: Path, folder: Path) -> Settings:
+    return Settings(
+        database_url=database_url,
+        broker_url=broker_url,
+        blobs=str(tmp_path / "blobs"),
+        max_body_bytes=1 << 20,
+        job_lease_s=2.0,
+        backfill_sources=str(folder),
+        backfill_in_flight=8,
+    )
+
+
+@pytest.fixture
+async def start(settings: Settings, catalog: Catalog) -> AsyncIterator[Start]:
+    """Starts feeders with parts of their own; all are stopped at the end."""
+    async with AsyncExitStack() as stack:
+
+        async def begin(name: str) -> asyncio.Task[None]:
+            feeder = Feeder(await stack.enter_async_context(feeding(settings, catalog)), name)
+            task = asyncio.create_task(feeder.run())
+
+            async def end() -> None:
+                feeder.close()
+                await asyncio.gather(task, return_exceptions=True)
+
+            stack.push_async_callback(end)
+            return task
+
+        yield begin
+
+
+@pytest.fixture
+async def http(start_api: Any) -> httpx.AsyncClient:
+    client: httpx.AsyncClient = (await start_api()).http
+    return client
+
+
+def texts(folder: Path, count: int) -> list[str]:
+    """So many documents; their names in order."""
+    names = [f"{n:03}.txt" for n in range(count)]
+    for n, name in enumerate(names):
+        (folder / name).write_text(f"text number {n}", encoding="utf-8")
+    return names
+
+
+async def made(http: httpx.AsyncClient, steps: Sequence[Any], source: Mapping[str, Any], **fields: Any) -> Any:
+    reply = await http.post("/v1/backfills", json={"source": source, "steps": steps, **fields})
+    assert reply.status_code == 201, reply.text
+    return reply.json()
+
+
+async def reached(http: httpx.AsyncClient, backfill: Any, condition: Callable[[Any], bool]) -> Any:
+    async with asyncio.timeout(30):
+        while not condition(backfill):
+            await asyncio.sleep(0.02)
+            backfill = (await http.get(f"/v1/backfills/{backfill['id']}")).json()
+    return backfill
+
+
+async def ended(http: httpx.AsyncClient, backfill: Any) -> Any:
+    return await reached(http, backfill, lambda found: found["status"] in ENDED)
+
+
+async def change(http: httpx.AsyncClient, backfill: Any, what: str) -> Any:
+    reply = await http.post(f"/v1/backfills/{backfill['id']}/{what}")
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+async def content(http: httpx.AsyncClient, file_id: str | None) -> bytes:
+    if file_id is None:
+        return b""
+    reply = await http.get(f"/v1/files/{file_id}/content")
+    assert reply.status_code == 200, reply.text
+    return reply.content
+
+
+async def rows_of(http: httpx.AsyncClient, file_id: str | None) -> list[Any]:
+    return [json.loads(line) for line in (await content(http, file_id)).splitlines()]
+
+
+async def upload(http: httpx.AsyncClient, name: str, data: bytes) -> str:
+    reply = await http.post(
+        "/v1/files",
+        params={"purpose": "backfill", "filename": name},
+        content=data,
+        headers={"content-type": "application/octet-stream"},
+    )
+    assert reply.status_code == 200, reply.text
+    return str(reply.json()["id"])
+
+
+async def test_a_folder_becomes_a_row_for_each_document(
+    http: httpx.AsyncClient, start: Start, consumer: Consumer, folder: Path
+) -> None:
+    names = texts(folder, 20)
+    backfill = await made(http, [ENCODE], {"path": str(folder)})
+    assert backfill["status"] == "validating"
+    await start("one")
+
+    backfill = await ended(http, backfill)
+
+    assert backfill["status"] == "completed", backfill
+    assert backfill["counts"] == {"total": 20, "completed": 20, "failed": 0, "skipped": 0}
+    rows = await rows_of(http, backfill["output_file_id"])
+    assert [row["document"] for row in rows] == names
+    assert all(len(row["dense"]) == 4 and "id" not in row for row in rows)
+    assert (backfill["rows"], backfill["report_file_id"]) == (20, None)
+    assert {job.lane for job in consumer.taken} == {"bulk"}
+    assert (await http.get("/v1/jobs")).json()["data"] == []
