@@ -17,7 +17,9 @@ from uuid import UUID
 from starlette.responses import Response
 from starlette.types import Receive
 
-from api.body import ClientGone
+from api.body import OFF_LOOP_BYTES, ClientGone
+from api.door import off_loop
+from api.forgetting import once
 from api.leaving import Leaving
 from api.media import Media, dumps
 from api.render import ended_job, job_object, queued_job
@@ -28,7 +30,7 @@ from catalog.errors import CatalogError
 from catalog.terms import Verb
 from tasks.errors import IdempotencyConflict, JobNotFound, NotFinished, StoreUnavailable
 from tasks.jobs import Job, State
-from tasks.messages import INLINE_BYTES, Submission
+from tasks.messages import Submission, travels
 from tasks.notices import Reply
 from tasks.ranking import rank
 from tasks.store import read
@@ -64,7 +66,7 @@ def is_direct(services: Services, job: Submission, form: Form) -> bool:
     return (
         form.wait > 0
         and job.idempotency_key is None
-        and len(job.inputs) <= INLINE_BYTES
+        and travels(job)
         and services.link.up
         and not services.waiting.closing
     )
@@ -84,7 +86,8 @@ async def answer(services: Services, job: Submission, form: Form) -> Response:
     found = await outcome(services, job, form)
     headers = {"idempotent-replayed": "true"} if found.replayed else None
     if found.end is not None:
-        return finished(services, found.end, form, headers)
+        large = len(found.end.result or b"") > OFF_LOOP_BYTES
+        return once(services, found.end.job, await off_loop(large, finished, services, found.end, form, headers))
     return accepted(found.row or queued_job(job), form, headers)
 
 
@@ -231,12 +234,17 @@ async def heard(services: Services, waiter: Waiter, job: Submission, signal: Sig
 
 
 async def look(services: Services, id_: UUID, caller: str) -> End | None:
-    """The job's end as its row tells it; None when it has not ended, or has no row."""
+    """The job's end as its row tells it; None when it has not ended, or has no row. Raises as `read_end` otherwise."""
     try:
-        found = await services.database.run(read.result, id_, caller)
+        return await read_end(services, id_, caller)
     except (NotFinished, JobNotFound):
         return None
-    return End(found.job, found.rows)
+
+
+async def read_end(services: Services, id_: UUID, caller: str | None) -> End:
+    """An ended job with its result, wherever that is kept. Raises as `read.result`, or BlobMissing."""
+    found = await services.database.run(read.result, id_, caller)
+    return End(found.job, found.rows if found.blob is None else await services.contents.get(found.blob))
 
 
 async def _try_look(services: Services, id_: UUID, caller: str) -> End | None:

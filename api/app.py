@@ -6,7 +6,6 @@ a port.
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import logging
 import secrets
@@ -35,7 +34,6 @@ from api.signing import Signing
 from api.unanswered import Unanswered
 from api.waiting import Waiting
 from catalog.loader import Catalog
-from tasks.blobs import Blobs
 from tasks.notices import Change
 from tasks.prepare import Limits
 from tasks.settings import Settings
@@ -183,5 +181,6 @@ async def _start(settings: Settings, catalog: Catalog | None, metrics: Metrics, 
         limiter=Limiter(settings, made.redis, made.database, keys.limits_of, time.time),
         signing=Signing(made.database),
         flower=monitor,
-        blobs=await asyncio.to_thread(Blobs, settings.blobs_url),
+        blobs=made.blobs,
+        contents=made.contents,
     )

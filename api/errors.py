@@ -84,6 +84,7 @@ STATUS: Mapping[str, int] = {
     # the job
     "job_not_found": 404,
     "result_expired": 410,
+    "result_not_stored": 410,
     "not_finished": 409,
     "already_finished": 409,
     "not_retryable": 409,

@@ -12,7 +12,9 @@ from api.asking import Asking
 from api.presence import Presence
 from catalog.live import LiveCatalog
 from catalog.loader import Catalog
+from tasks.blobs import Blobs
 from tasks.catalog import live_catalog
+from tasks.contents import AsyncContents, Contents
 from tasks.costs import Prices
 from tasks.counting import Counting
 from tasks.db import AsyncDatabase
@@ -32,6 +34,8 @@ class Parts:
     publisher: Publisher
     counting: Counting
     submitter: Submitter
+    blobs: Blobs
+    contents: AsyncContents
 
     def watched(self, stack: AsyncExitStack) -> tuple[Presence, Prices]:
         """Look from now on which workers live, and what models cost on them."""
@@ -60,6 +64,9 @@ def parts(settings: Settings, catalog: Catalog | None, name: str, stack: AsyncEx
     stack.push_async_callback(publisher.aclose)
     counting = Counting()
     stack.callback(counting.close)
-    submitter = Submitter(database, publisher, room=settings.max_queued, clock=time.time)
+    blobs = Blobs(settings.blobs_url)
+    contents = AsyncContents(Contents(blobs, settings.blob_bytes))
+    stack.callback(contents.close)
+    submitter = Submitter(database, publisher, room=settings.max_queued, clock=time.time, contents=contents)
     stack.push_async_callback(submitter.close)
-    return Parts(live, asking, database, redis, publisher, counting, submitter)
+    return Parts(live, asking, database, redis, publisher, counting, submitter, blobs, contents)

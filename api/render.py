@@ -39,6 +39,7 @@ def job_object(job: Job) -> dict[str, Any]:
         "expires_at": job.expires_at,
         "tags": job.tags,
         "options": job.options,
+        "store": job.keep,
         "error": job.error,
         "timings": job.timings,
         "usage": job.usage,
@@ -89,6 +90,7 @@ def queued_job(submission: Submission) -> Job:
         usage=None,
         idempotency_key=submission.idempotency_key,
         worker=None,
+        keep=submission.keep,
     )
 
 

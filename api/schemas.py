@@ -104,12 +104,21 @@ class JobObject(Reply):
     deadline_at: datetime | None
     expires_at: Annotated[datetime | None, Field(description="When an ended job and its result are deleted")]
     tags: list[str]
-    options: dict[str, Any]
+    options: Annotated[dict[str, Any], Field(description="Empty once the result went, of a job with `store` false")]
+    store: Annotated[bool, Field(description="False: inputs went when it ended, the result goes once it was answered")]
     error: StoredError | None
     timings: Timings | None
     usage: Usage | None
     worker: str | None
     urls: Urls
+
+
+class DeletedJob(Reply):
+    """A job that is gone, with inputs and result."""
+
+    id: str
+    object: Literal["job"]
+    deleted: Literal[True]
 
 
 class Vector(Reply):

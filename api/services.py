@@ -22,6 +22,7 @@ from api.unanswered import Unanswered
 from api.waiting import Waiting
 from catalog.live import LiveCatalog
 from tasks.blobs import Blobs
+from tasks.contents import AsyncContents
 from tasks.costs import Prices
 from tasks.counting import Counting
 from tasks.db import AsyncDatabase
@@ -59,6 +60,7 @@ class Services:
     signing: Signing
     flower: Flower
     blobs: Blobs
+    contents: AsyncContents
 
     def limits_of(self, caller: str) -> Limits:
         """What is let through of this caller, whose jobs may be kept for another time than those of others."""

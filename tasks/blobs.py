@@ -27,6 +27,15 @@ def new_key(folder: str) -> str:
     return f"{folder}/{secrets.token_hex(20)}"
 
 
+def _sync_folder(path: str) -> None:
+    """Have the names in a folder on disk: a row may name one of them next, and outlive a power failure."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 class Blobs:
     """One store. Raises FileNotFoundError for keys that are not there, and OSError when it cannot be reached."""
 
@@ -57,6 +66,7 @@ class Blobs:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(unfinished, path)  # noqa: PTH105 - a path of fsspec
+            _sync_folder(path.rpartition("/")[0])
         except BaseException:
             with suppress(FileNotFoundError):
                 os.remove(unfinished)  # noqa: PTH107 - a path of fsspec

@@ -55,6 +55,18 @@ class ResultExpired(TaskError):
     code = "result_expired"
 
 
+class ResultNotStored(TaskError):
+    """The job was submitted with 'store': false: its result went once it was answered. Submit the work again."""
+
+    code = "result_not_stored"
+
+
+class BlobMissing(TaskError):
+    """The content of this job is gone from the blob store. Submit the work again."""
+
+    code = "blob_missing"
+
+
 class NotFinished(TaskError):
     """The job has not ended yet; wait for it with GET /v1/jobs/{id}?wait=30."""
 
@@ -65,6 +77,12 @@ class AlreadyFinished(TaskError):
     """The job has already ended, so it can be neither cancelled nor changed."""
 
     code = "already_finished"
+
+
+class JobNotTerminal(TaskError):
+    """The job has not ended. Wait for it, or cancel it first."""
+
+    code = "job_not_terminal"
 
 
 class NotRetryable(TaskError):

@@ -111,3 +111,5 @@ class Job:
     usage: Mapping[str, int] | None
     idempotency_key: str | None
     worker: str | None
+    keep: bool = True
+    """false: the inputs went when it ended, and the result once it was answered"""

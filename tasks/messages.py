@@ -1,8 +1,8 @@
 """What a Celery message carries, and what a job is made of before it has a row.
 
-A message is msgpack, then base64 inside the task's one argument, and never shown by Flower. It holds the inputs only
-when they are small (`INLINE_BYTES`); otherwise the worker reads them from the rows of all its new jobs in one query.
-See docs/decisions for why.
+A message is msgpack, then base64 inside the task's one argument, and never shown by Flower. It holds inputs and options
+only when they are small (`INLINE_BYTES`); otherwise the worker reads them from the rows of all its new jobs in one
+query, or the inputs from the blob store. See docs/decisions for why.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgpack
 from catalog.terms import Lane, Verb
 
 INLINE_BYTES = 8 * 1024
-"""Inputs up to this size travel in the message."""
+"""Inputs up to this size travel in the message, and so do options."""
 
 TASK_NAME = "roost.run"
 
@@ -87,13 +87,25 @@ class Submission:
 _FIELDS = tuple(Submission.__dataclass_fields__)
 
 
+def travels(job: Submission) -> bool:
+    """Whether a message may hold all of the job."""
+    return len(job.inputs) <= INLINE_BYTES and _size(job.options) <= INLINE_BYTES
+
+
+def _size(options: Mapping[str, Any]) -> int:
+    # Of a few plain values nobody need count the bytes.
+    if len(options) <= 8 and all(isinstance(value, (int, float, type(None))) for value in options.values()):
+        return 0
+    return len(msgpack.packb(options, default=str))
+
+
 def pack(job: Submission) -> bytes:
-    """The message of a job. Inputs above INLINE_BYTES are left out if the row has them."""
+    """The message of a job. Of one that is large it leaves inputs and options out, if the row has them."""
     values: dict[str, Any] = {name: getattr(job, name) for name in _FIELDS}
     values["id"] = job.id.bytes
     del values["webhook"]
-    if job.stored and len(job.inputs) > INLINE_BYTES:
-        values["inputs"] = b""
+    if job.stored and not travels(job):
+        values |= {"inputs": b"", "options": {}, "inputs_blob": None}
     if not job.stored:
         return bytes(msgpack.packb(values))
     for name in ("tags", "idempotency_key", "body_hash"):
@@ -117,9 +129,9 @@ def unpack(data: bytes) -> Submission:
 class Completion:
     """How a job ended, ready to be committed: the whole of what the worker writes.
 
-    `result` is the msgpack of the per-item outcomes (see `tasks.results`). The commit applies only if the row is still
-    open and its fence is not newer than `submission.fence`. State `queued` with a `run_at` (Unix seconds) asks for
-    another try at that time.
+    `result` is the msgpack of the per-item outcomes (see `tasks.results`); one too large for a row is in the blob
+    store, under the key `result_blob`. The commit applies only if the row is still open and its fence is not newer than
+    `submission.fence`. State `queued` with a `run_at` (Unix seconds) asks for another try at that time.
     """
 
     submission: Submission
@@ -134,3 +146,4 @@ class Completion:
     usage: Mapping[str, int] = field(default_factory=dict)
     worker: str = ""
     run_at: float | None = None
+    result_blob: str | None = None

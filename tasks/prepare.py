@@ -279,6 +279,7 @@ def price(
         tags=request.tags,
         idempotency_key=key,
         body_hash=None if key is None else body_hash(request),
+        keep=request.store,
     )
 
 
@@ -296,6 +297,9 @@ def prefix_of(spec: Spec, options: BaseModel) -> str:
 def body_hash(request: JobRequest) -> bytes:
     """What makes two requests the same: their meaning, not their spelling. Defaults count as if they had been sent."""
     meaning = request.model_dump(mode="python", exclude={"items", "query", "labels", "output_schema", "options"})
+    # What is newer than keys that may be in use counts where it is not the default.
+    if request.store:
+        del meaning["store"]
     meaning["options"] = request.asked
     meaning["query"] = None if request.query is None else as_payload(request.query)
     meaning["items"] = [as_payload(item) for item in request.items]

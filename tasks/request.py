@@ -78,6 +78,9 @@ class JobRequest(Strict):
     retention_s: Annotated[
         int | None, Field(ge=60, description="Seconds that the finished job is kept; the server has a default")
     ] = None
+    store: Annotated[
+        bool, Field(description="False: the inputs go when the job ends, and its result once it was answered")
+    ] = True
 
     @model_validator(mode="after")
     def _fits_the_verb(self) -> JobRequest:

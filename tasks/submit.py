@@ -1,9 +1,10 @@
 """Making a submission safe and sending it: row first, then message, in groups.
 
 *Accept* is the stored path: one transaction for all that has gathered, then one pipelined publish. The caller is told
-as soon as the row is committed; a publish that fails is not its concern, since the sweeper sends what the broker does
-not hold. *Send* is the direct path: the message is the job's only copy while its caller waits. *Keep* turns a direct
-job into a stored one, when the wait ends first or the message may be lost.
+as soon as the row is committed; inputs too large for one are in the blob store before that. A publish that fails is not
+its concern, since the sweeper sends what the broker does not hold. *Send* is the direct path: the message is the job's
+only copy while its caller waits. *Keep* turns a direct job into a stored one, when the wait ends first or the message
+may be lost.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from tasks.contents import AsyncContents
 from tasks.db import AsyncDatabase
 from tasks.errors import BrokerUnavailable, JobNotFound, Overloaded, TaskError
 from tasks.gather import Gather
 from tasks.jobs import Job, State
 from tasks.messages import Submission
-from tasks.store.accept import Existing, insert
+from tasks.store.accept import Existing, insert, unused
 from tasks.store.change import cancel
 from tasks.store.read import jobs as read_jobs
 from tasks.store.read import submissions
@@ -51,8 +53,16 @@ class Submitter:
     """One for each process and event loop. Close it last: what was committed is still sent then."""
 
     def __init__(
-        self, database: AsyncDatabase, publisher: Publishing, *, room: int, clock: Callable[[], float]
+        self,
+        database: AsyncDatabase,
+        publisher: Publishing,
+        *,
+        room: int,
+        clock: Callable[[], float],
+        contents: AsyncContents,
     ) -> None:
+        self._contents = contents
+        self._room = room
         self._database = database
         self._publisher = publisher
         self._clock = clock
@@ -74,7 +84,20 @@ class Submitter:
 
         Raises Overloaded when too many wait, StoreUnavailable when the database is away: then nothing was accepted.
         """
-        return await self._rows.put(job)
+        ready = await self.offloaded(job)
+        existing = await self._rows.put(ready)
+        if existing is not None and ready.inputs_blob is not None:
+            await self._contents.delete([ready.inputs_blob])
+        return existing
+
+    async def offloaded(self, job: Submission) -> Submission:
+        """The job with its inputs in the blob store if they are too large for a row, as they are before it is accepted.
+
+        Who may offer a job again and again does this once, before. Raises Overloaded or StoreUnavailable.
+        """
+        if len(job.inputs) > self._contents.contents.most and len(self._rows) >= self._room:
+            raise Overloaded
+        return await self._contents.offloaded(job)
 
     async def send(self, job: Submission) -> bool:
         """Publish a job that has no row. False when the broker did not take it. Raises Overloaded."""
@@ -86,7 +109,7 @@ class Submitter:
         Raises StoreUnavailable when the database is away: then its id must not be told. Raises JobNotFound when the
         job has ended and its retention, too.
         """
-        row = await self._kept.put(job)
+        row = await self._kept.put(await self.offloaded(job))
         if row is None:
             raise JobNotFound
         return row
@@ -127,7 +150,9 @@ class Submitter:
 
     async def _keep(self, jobs: Sequence[Submission]) -> list[Job | None]:
         stored = [replace(job, stored=True, checked=True) for job in jobs]
-        rows = await self._database.run(_insert_and_read, stored)
+        rows, spent = await self._database.run(_insert_and_read, stored)
+        if spent:
+            await self._contents.delete(spent)
         waiting = [job for job in stored if _first_try(rows.get(job.id), job)]
         if waiting:
             held = await self._held([job.id for job in waiting])
@@ -167,9 +192,10 @@ class Submitter:
         return [None] * len(dropped)
 
 
-def _insert_and_read(connection: Connection, jobs: Sequence[Submission]) -> Mapping[UUID, Job]:
+def _insert_and_read(connection: Connection, jobs: Sequence[Submission]) -> tuple[Mapping[UUID, Job], Sequence[str]]:
+    """The rows, and the blobs of inputs that were there already."""
     insert(connection, jobs)
-    return read_jobs(connection, [job.id for job in jobs])
+    return read_jobs(connection, [job.id for job in jobs]), unused(connection, jobs)
 
 
 def _cancel(connection: Connection, jobs: Sequence[tuple[UUID, str]]) -> None:

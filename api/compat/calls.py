@@ -37,6 +37,7 @@ from api.body import OFF_LOOP_BYTES, ClientGone, read_body
 from api.compat.endpoints import Asked, Ended, Endpoint
 from api.compat.failures import JobFailed, StillRunning, Stopping, first_fault, renamed
 from api.door import admit, key_of, off_loop
+from api.forgetting import forget, once
 from api.identity import tenant
 from api.leaving import Leaving
 from api.media import Media, dumps, dumps_in_pieces
@@ -111,7 +112,8 @@ async def answered(request: Request, endpoint: Endpoint, call: Call | None = Non
     """Run the job of a call, read now if it is not given, and answer as the endpoint does. Raises as `run` does."""
     call = call or await taken(request, endpoint)
     found = await run(request, call.asked, size=call.size)
-    return await replied(found, lambda: endpoint.to_reply(found, call.body), size=call.size)
+    reply = await replied(found, lambda: endpoint.to_reply(found, call.body), size=call.size)
+    return once(services(request), found.job, reply)
 
 
 async def replied(found: Ended, shape: Callable[[], object], media: Media = Media.JSON, *, size: int = 0) -> Response:
@@ -220,6 +222,8 @@ async def _pieces(it: Services, job: Submission, form: Form) -> AsyncGenerator[D
             # Whoever reads a stream has seen no id that would find its job again.
             if not finished:
                 it.submitter.drop(job.id, job.caller)
+            elif not job.keep:
+                await forget(it, job.id)
 
 
 async def _heard(it: Services, waiter: Waiter, job: Submission, form: Form) -> AsyncGenerator[Delta | Ended]:

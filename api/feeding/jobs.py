@@ -41,6 +41,7 @@ class Jobs:
         """See that a job has its row, unless the work is halted. `again`: it may be there already."""
         while self.halt.stop is None:
             try:
+                job = await self.it.submitter.offloaded(job)
                 await (self.it.submitter.keep(job) if again else self.it.submitter.accept(job))
             except BUSY:
                 again = True

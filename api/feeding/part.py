@@ -30,17 +30,19 @@ from api.feeding.shaping import Shaped, Stop
 from api.sinks import Sink, sinks
 from catalog.errors import RoostError
 from tasks.batches import Batch, Part, Tally, line_job
-from tasks.jobs import Job, State
+from tasks.errors import StoreUnavailable
+from tasks.jobs import State
 from tasks.lines import Line, RawLine, read_line, split
 from tasks.messages import Submission
 from tasks.store import batch_parts as parts
+from tasks.store.read import Result
 
 log = logging.getLogger(__name__)
 
 GROUP_BYTES = 8 * 2**20
 """Results read at once, unless one alone is larger."""
 
-Found = Mapping[UUID, tuple[Job, bytes | None]]
+Found = Mapping[UUID, Result]
 
 
 @dataclass(slots=True)
@@ -167,24 +169,29 @@ class PartRun:
     def _write(self, lines: Sequence[RawLine], found: Found, output: Sink, errors: Sink) -> Tally:
         total = Tally()
         for raw in lines:
-            job, result = found.get(self._id(raw), (None, None))
-            shaped = self._shaped(self._decoded(raw), job, result)
+            result = found.get(self._id(raw))
+            shaped = self._shaped(self._decoded(raw), result)
             (output if shaped.ok else errors).write(shaped.data)
-            total += Tally.of(succeeded=shaped.ok, usage=None if job is None else job.usage)
+            total += Tally.of(succeeded=shaped.ok, usage=None if result is None else result.job.usage)
         return total
 
-    def _shaped(self, line: Line, job: Job | None, result: bytes | None) -> Shaped:
+    def _shaped(self, line: Line, result: Result | None) -> Shaped:
         if (fault := self.faults.get(line.number)) is not None:
             return shaping.failed(self.batch, line, fault)
-        if job is None:
+        if result is None:
             stop = self.halt.stop
             return shaping.unexpected(self.batch, line) if stop is None else shaping.stopped(self.batch, line, stop)
+        job = result.job
         if job.state is State.CANCELLED and self.halt.stop is not None:
             return shaping.stopped(self.batch, line, self.halt.stop)
         if job.state is State.EXPIRED and job.deadline_at is not None and job.deadline_at >= self.batch.expires_at:
             return shaping.stopped(self.batch, line, Stop.EXPIRED)
         try:
-            return shaping.succeeded(self.batch, line, self.endpoint, ended(self.it, End(job, result)))
+            rows = result.rows if result.blob is None else self.it.contents.contents.get(result.blob)
+            return shaping.succeeded(self.batch, line, self.endpoint, ended(self.it, End(job, rows)))
+        except StoreUnavailable:
+            # The store of blobs is away: the part waits for it.
+            raise
         except RoostError as error:
             names = shaping.asked_for(self.batch, self.endpoint, line).names
             return shaping.failed(self.batch, line, Failure.of(renamed(error, names)))

@@ -20,6 +20,7 @@ from api.presence import Presence
 from catalog.live import LiveCatalog
 from catalog.loader import Catalog
 from tasks.blobs import Blobs
+from tasks.contents import AsyncContents
 from tasks.costs import Prices
 from tasks.counting import Counting
 from tasks.db import AsyncDatabase
@@ -49,6 +50,7 @@ class Feeding:
     presence: Presence
     prices: Prices
     blobs: Blobs
+    contents: AsyncContents
     endings: Endings
     large: asyncio.Semaphore
     """Held while a large line is decoded, so that few are at once: they take many times their bytes."""
@@ -84,7 +86,8 @@ async def feeding(settings: Settings, catalog: Catalog | None = None) -> AsyncIt
             submitter=made.submitter,
             presence=presence,
             prices=prices,
-            blobs=await asyncio.to_thread(Blobs, settings.blobs_url),
+            blobs=made.blobs,
+            contents=made.contents,
             endings=endings,
             large=asyncio.Semaphore(LARGE_AT_ONCE),
         )

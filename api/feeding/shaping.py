@@ -55,6 +55,8 @@ def as_line(job: Submission, batch: Batch, line: int) -> Submission:
         id=line_job(batch.id, line),
         deadline=closes if job.deadline is None else min(job.deadline, closes),
         retention_s=int(max(closes - job.created, 0)) + _UNTIL_READ_S,
+        # It is there for the feeder to read. What comes of it goes with its part, whatever its line asked for.
+        keep=True,
     )
 
 

@@ -11,6 +11,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.answers import read_end
 from api.identity import tenant
 from api.media import dumps
 from api.moves import job_id
@@ -21,7 +22,14 @@ from api.routes.replies import errors
 from api.services import Services, services
 from api.texts import Delta, Texts
 from api.waiting import Nudge, is_over
-from tasks.errors import InvalidRequest, JobNotFound, ResultExpired, StoreUnavailable
+from tasks.errors import (
+    BlobMissing,
+    InvalidRequest,
+    JobNotFound,
+    ResultExpired,
+    ResultNotStored,
+    StoreUnavailable,
+)
 from tasks.jobs import Job, State
 from tasks.notices import Change
 from tasks.results import unpack_rows
@@ -118,10 +126,10 @@ async def events(
 async def _rows(it: Services, job: Job) -> list[dict[str, Any]]:
     """The rows of an ended job's result; none if it is gone or the database is away."""
     try:
-        found = await it.database.run(read.result, job.id, job.caller)
-    except (JobNotFound, ResultExpired, StoreUnavailable):
+        found = await read_end(it, job.id, job.caller)
+    except (JobNotFound, ResultExpired, ResultNotStored, BlobMissing, StoreUnavailable):
         return []
-    return [] if found.rows is None else unpack_rows(found.rows)
+    return [] if found.result is None else unpack_rows(found.result)
 
 
 def event(name: str, job: Job, **more: int) -> ServerSentEvent:

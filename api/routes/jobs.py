@@ -1,4 +1,4 @@
-"""One job after its submission: look, wait, cancel, try again; and lists of jobs."""
+"""One job after its submission: look, wait, cancel, try again, delete; and lists of jobs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from api import prefer
 from api.compat.sie import jobs as sie
 from api.compat.sie.caller import or_peer
 from api.compat.sie.jobs import SieJob, SieJobList
+from api.forgetting import remove
 from api.identity import tenant
 from api.leaving import Leaving
 from api.media import Media, dumps
@@ -22,7 +23,7 @@ from api.queries import read_query
 from api.render import job_object, job_reply, moment
 from api.route import KeyedRoute, PlainRoute, documented
 from api.routes.replies import errors
-from api.schemas import JobList, JobObject
+from api.schemas import DeletedJob, JobList, JobObject
 from api.services import services
 from api.waiting import is_over
 from catalog.terms import Lane, Verb
@@ -103,6 +104,8 @@ async def retry(request: Request, id: JobId) -> Response:  # noqa: A002 - the na
     it = services(request)
     id_ = job_id(id)
     changed = await it.database.run(change.retry, id_, tenant(request), moment(it.clock()))
+    if not changed.changed and not changed.job.keep:
+        raise NotRetryable("The job was submitted with 'store': false, so its inputs are gone. Submit the work again.")
     if not changed.changed:
         raise NotRetryable(
             f"The job is {changed.job.state}; only one that failed, was cancelled or expired is tried again."
@@ -110,6 +113,20 @@ async def retry(request: Request, id: JobId) -> Response:  # noqa: A002 - the na
     await it.submitter.revive(id_)
     await tell(it, changed.job)
     return job_reply(changed.job, 202, headers={"location": f"/v1/jobs/{id_}", "retry-after": "1"})
+
+
+@router.delete(
+    "/v1/jobs/{id}",
+    summary="Delete a job that has ended",
+    response_model=DeletedJob,
+    responses=errors(404, 409, 422, 429, 503),
+)
+async def delete(request: Request, id: JobId) -> Response:  # noqa: A002 - the name in the path
+    """Its row goes with inputs and result, wherever they are kept, and its Idempotency-Key is free again."""
+    it = services(request)
+    id_ = job_id(id)
+    await remove(it, await it.database.run(change.delete, id_, tenant(request)))
+    return Response(dumps({"id": str(id_), "object": "job", "deleted": True}), media_type=Media.JSON.value)
 
 
 class ListQuery(BaseModel):

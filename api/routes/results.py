@@ -1,4 +1,4 @@
-"""GET /v1/jobs/{id}/result: as often as you like, until the retention ends."""
+"""GET /v1/jobs/{id}/result: as often as you like, until the retention ends; once, of a job that is not kept."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from fastapi import APIRouter, Header, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.answers import End, error_of, result_of
+from api.answers import End, error_of, read_end, result_of
+from api.body import OFF_LOOP_BYTES
+from api.door import off_loop
 from api.errors import envelope, headers_of, status_of
+from api.forgetting import once
 from api.identity import tenant
 from api.media import Media, dumps, media_of
 from api.moves import job_id
@@ -18,9 +21,8 @@ from api.route import KeyedRoute
 from api.routes.jobs import JobId
 from api.routes.replies import errors
 from api.schemas import ErrorReply, FailedResult, ResultObject
-from api.services import services
+from api.services import Services, services
 from tasks.jobs import State
-from tasks.store import read
 
 router = APIRouter(route_class=KeyedRoute, tags=["jobs"])
 
@@ -51,10 +53,14 @@ async def result(
     """
     media = media_of(accept)
     it = services(request)
-    found = await it.database.run(read.result, job_id(id), tenant(request))
-    end = End(found.job, found.rows)
+    end = await read_end(it, job_id(id), tenant(request))
+    large = len(end.result or b"") > OFF_LOOP_BYTES
+    return once(it, end.job, await off_loop(large, _reply, it, end, media, encoding))
+
+
+def _reply(it: Services, end: End, media: Media, encoding: Encoding) -> Response:
     body = result_of(it, end, media, encoding)
-    job = found.job
+    job = end.job
     if job.state is State.SUCCEEDED and body is not None:
         return Response(dumps(body, media), media_type=media.value)
     error = error_of(job)

@@ -21,10 +21,12 @@ from engine.engine import Engine
 from engine.errors import DeviceUnavailable, InvalidBudget, LedgerUnusable
 from engine.families import beside_device, check
 from engine.limits import lane_count
+from tasks.blobs import Blobs
 from tasks.catalog import live_catalog
 from tasks.child.claimer import Claimer
 from tasks.child.committer import Committer
 from tasks.child.costs import CostKeeper
+from tasks.child.fetcher import Fetcher
 from tasks.child.hand import Hand
 from tasks.child.heartbeat import Heartbeat
 from tasks.child.limits import account, engine_limits, eviction
@@ -35,9 +37,11 @@ from tasks.child.receiver import Receiver
 from tasks.child.repertoire import Repertoire
 from tasks.child.reporter import Reporter
 from tasks.child.seeker import Seeker
+from tasks.child.shelf import Shelf
 from tasks.child.tally import Tally
 from tasks.child.teller import Teller
 from tasks.child.wakes import Wakes
+from tasks.contents import Contents
 from tasks.db import Database
 from tasks.settings import Settings
 from tasks.store.claim import Limits
@@ -68,7 +72,15 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
     hand = Hand()
     tally = Tally()
     # The committer reports to the reporter, which puts into the committer: tied by a function looked up when called.
-    committer = Committer(database, wakes, lambda report: reporter.committed(report), tally=tally)  # noqa: PLW0108
+    contents = Contents(Blobs(settings.blobs_url), settings.blob_bytes)
+    shelf = Shelf(contents)
+    committer = Committer(
+        database,
+        wakes,
+        lambda report: reporter.committed(report),  # noqa: PLW0108
+        tally=tally,
+        shelf=shelf,
+    )
     reporter = Reporter(
         hand,
         committer,
@@ -107,6 +119,9 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
     )
     receiver.claimer = claimer
     receiver.seeker = seeker = Seeker(catalog, receiver.sort)
+    receiver.fetcher = fetcher = Fetcher(
+        contents, admit=receiver.admit, fail=receiver.fail, give_back=receiver.give_back
+    )
     repertoire = Repertoire(catalog, line.send)
 
     def changed(change: Change) -> None:
@@ -126,7 +141,7 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
     )
 
     engine.start()
-    for thread in (keeper, committer, marker, teller, claimer, seeker, heartbeat):
+    for thread in (keeper, committer, marker, teller, claimer, seeker, fetcher, heartbeat):
         thread.start()
     if settings.catalog_poll_s:
         catalog.watch(settings.catalog_poll_s, changed)
@@ -146,7 +161,9 @@ def serve(line: Line, settings: Settings, worker: str) -> bool:
     catalog.close()
     seeker.close()
     claimer.close()
+    fetcher.close()
     committer.close(settings.shutdown_s)
+    shelf.close()
     keeper.close(settings.shutdown_s)
     marker.close()
     heartbeat.close()

@@ -1,7 +1,8 @@
 """The slow way in: jobs whose row must be read before they run.
 
 A job comes this way when its message was delivered before, when another copy of it may exist, when an earlier child
-died with it, or when its inputs were too large to travel. All that has gathered is claimed in one transaction.
+died with it, or when its inputs or options were too large to travel. All that has gathered is claimed in one
+transaction. Inputs that are in the blob store are read next, by the fetcher.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tasks.child.inbox import Arrival, Inbox
 from tasks.db import Database
 from tasks.errors import StoreUnavailable
 from tasks.notices import Change
-from tasks.store.claim import Claimed, Limits, Verdict, claim, inputs
+from tasks.store.claim import Claimed, Limits, Rest, Verdict, claim, rest
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +61,8 @@ class Claimer(Inbox):
     def _look_up(self, arrivals: Sequence[Arrival]) -> None:
         plain = [a for a in arrivals if not a.needs_claim]
         if plain:
-            found = self._database.run(inputs, [a.job.id for a in plain])
-            self._admit([replace(a, job=replace(a.job, inputs=found[a.job.id])) for a in plain if a.job.id in found])
+            found = self._database.run(rest, [a.job.id for a in plain])
+            self._admit([_whole(a, found[a.job.id]) for a in plain if a.job.id in found])
             self._drop([a.key for a in plain if a.job.id not in found])
         doubtful = [a for a in arrivals if a.needs_claim]
         if doubtful:
@@ -76,3 +77,8 @@ class Claimer(Inbox):
 
     def _claim(self, doubtful: Sequence[Arrival]) -> Sequence[Claimed]:
         return self._database.run(claim, [(a.job, a.lost) for a in doubtful], self._worker, self._limits)
+
+
+def _whole(arrival: Arrival, found: Rest) -> Arrival:
+    job = replace(arrival.job, inputs=found.inputs, inputs_blob=found.blob, options=found.options)
+    return replace(arrival, job=job)

@@ -1,6 +1,7 @@
 """The one thread that writes results.
 
-Everything that has ended goes into one transaction, then waiters are woken, then the parent may ack.
+Everything that has ended goes into one transaction, then waiters are woken, then the parent may ack. Results too large
+for a row are in the blob store before that.
 
 While one transaction runs, the next one gathers, so the batch grows with the load and nothing waits when there is none.
 A database that is away is waited for: results stay here until it is back.
@@ -18,6 +19,7 @@ from uuid import UUID
 from catalog.terms import Lane
 from tasks import notices
 from tasks.child.completion import at_commit
+from tasks.child.shelf import Shelf
 from tasks.child.tally import Tally
 from tasks.child.wakes import Wakes
 from tasks.db import Database
@@ -53,9 +55,12 @@ class Committer:
         committed: Callable[[Sequence[tuple[str, str, float, str | None]]], None],
         *,
         tally: Tally | None = None,
+        shelf: Shelf | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._tally = tally or Tally()
+        self._shelf = shelf
+        self._shelving = 0
         self._wall = wall
         self._database = database
         self._wakes = wakes
@@ -71,9 +76,25 @@ class Committer:
 
     def put(self, endings: Sequence[Ending]) -> None:
         """Hand over jobs that ended together. Returns at once."""
+        large = [] if self._shelf is None else [ending for ending in endings if self._shelf.takes(ending.completion)]
         with self._condition:
-            self._waiting.extend(endings)
+            self._waiting.extend(endings if not large else [ending for ending in endings if ending not in large])
+            self._shelving += len(large)
             self._condition.notify()
+        for ending in large:
+            self._put_away(ending)
+
+    def _put_away(self, ending: Ending) -> None:
+        """Write a large result apart; its job is committed then."""
+
+        def ready(completion: Completion) -> None:
+            with self._condition:
+                self._waiting.append(replace(ending, completion=completion))
+                self._shelving -= 1
+                self._condition.notify()
+
+        if self._shelf is not None:
+            self._shelf.put(ending.completion, ready)
 
     def close(self, timeout_s: float) -> bool:
         """Write what is left. False if the database did not take it in time; the broker will deliver it again."""
@@ -87,7 +108,7 @@ class Committer:
         while True:
             with self._condition:
                 while not self._waiting:
-                    if self._closed:
+                    if self._closed and not self._shelving:
                         return
                     self._condition.wait()
                 batch, self._waiting = cut(self._waiting)
@@ -99,6 +120,8 @@ class Committer:
 
     def _write(self, batch: Sequence[Ending]) -> None:
         written = self._commit([ending.completion for ending in batch])
+        if self._shelf is not None:
+            self._shelf.discard(_unused(batch, written))
         ended = self._wall()
         self._wake(written)
         for completion, outcome in written:
@@ -150,6 +173,15 @@ class Committer:
         self._wakes.changed(changes, replies, ended)
 
 
+def _unused(batch: Sequence[Ending], written: Sequence[tuple[Completion, Ended]]) -> list[str]:
+    """The blobs of results that no row names: another attempt ended the job, or the database refused this one."""
+    return [
+        ending.completion.result_blob
+        for ending, (completion, outcome) in zip(batch, written, strict=True)
+        if ending.completion.result_blob is not None and not (outcome.applied and completion.result_blob is not None)
+    ]
+
+
 def cut(waiting: list[Ending]) -> tuple[list[Ending], list[Ending]]:
     """As many of the oldest as one transaction should hold, and the rest.
 
@@ -191,7 +223,7 @@ def _reply(completion: Completion, state: State, version: int) -> notices.Reply:
         expires=completion.finished + completion.submission.retention_s,
         worker=completion.worker,
         result=result if travels else None,
-        has_result=result is not None,
+        has_result=result is not None or completion.result_blob is not None,
         timings=completion.timings,
         usage=completion.usage,
     )
@@ -208,6 +240,7 @@ def _refused(completion: Completion) -> Completion:
         completion,
         state=State.FAILED.value,
         result=None,
+        result_blob=None,
         items_failed=completion.submission.items,
         error=as_data(ResultRefused()),
         run_at=None,

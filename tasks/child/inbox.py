@@ -26,9 +26,14 @@ class Arrival:
         return self.lost > Lost.NO or self.job.checked
 
     @property
-    def needs_inputs(self) -> bool:
-        """Whether the inputs must be read from the row."""
-        return not self.job.inputs
+    def needs_rest(self) -> bool:
+        """Whether inputs and options must be read from the row."""
+        return not self.job.inputs and self.job.inputs_blob is None
+
+    @property
+    def needs_blob(self) -> bool:
+        """Whether the inputs must be read from the blob store."""
+        return not self.job.inputs and self.job.inputs_blob is not None
 
 
 class Inbox(ABC):

@@ -13,6 +13,7 @@ from engine.engine import Engine
 from engine.errors import LoadFailed, LoadReason
 from engine.types import Work
 from tasks.child.claimer import Claimer
+from tasks.child.fetcher import Fetcher
 from tasks.child.hand import Hand, Held
 from tasks.child.inbox import Arrival
 from tasks.child.intake import to_work
@@ -48,6 +49,7 @@ class Receiver:
         self.losses: dict[str, int] = {}
         self.claimer: Claimer | None = None
         self.seeker: Seeker | None = None
+        self.fetcher: Fetcher | None = None
 
     def frame(self, frame: Sequence[Any]) -> bool:
         """Act on one frame."""
@@ -86,20 +88,37 @@ class Receiver:
 
     def sort(self, arrivals: Sequence[Arrival]) -> None:
         """Claim those that must be, and run the others."""
-        slow = [arrival for arrival in arrivals if arrival.needs_claim or arrival.needs_inputs]
-        fresh = [arrival for arrival in arrivals if not (arrival.needs_claim or arrival.needs_inputs)]
+        slow = [arrival for arrival in arrivals if arrival.needs_claim or arrival.needs_rest]
+        fresh = [arrival for arrival in arrivals if not (arrival.needs_claim or arrival.needs_rest)]
         if slow and self.claimer is not None:
             self.claimer.put(slow)
         if fresh:
             self.admit(fresh)
 
+    def fail(self, arrival: Arrival, error: RoostError) -> None:
+        """End a job whose inputs cannot be had."""
+        held = Held(arrival.job, [{}] * arrival.job.items, received=arrival.received, arrived=self._clock())
+        if self._hand.add(arrival.key, held):
+            self._reporter.refused(held, error)
+
+    def give_back(self, keys: Sequence[str]) -> None:
+        """Return the messages of jobs that cannot be had just now."""
+        self._send("returned", list(keys))
+
     def admit(self, arrivals: Sequence[Arrival]) -> None:
-        """Give these jobs to the engine; those that cannot run are ended with their reason."""
+        """Give these jobs to the engine; those that cannot run are ended with their reason.
+
+        Those whose inputs are in the blob store come again once these are read.
+        """
         works: list[Work] = []
         arrived = self._clock()
         if self._closing:
             self._send("returned", [a.key for a in arrivals])
             return
+        apart = [arrival for arrival in arrivals if arrival.needs_blob]
+        if apart and self.fetcher is not None:
+            self.fetcher.put(apart)
+            arrivals = [arrival for arrival in arrivals if not arrival.needs_blob]
         for arrival in arrivals:
             try:
                 items = read_inputs(arrival.job.inputs)
@@ -134,7 +153,7 @@ class Receiver:
 
     def _take_back(self, ids: Sequence[str] | None) -> list[str]:
         """Those of `ids`, or all, that wait for their rows or for their model."""
-        places = [place for place in (self.seeker, self.claimer) if place is not None]
+        places = [place for place in (self.seeker, self.claimer, self.fetcher) if place is not None]
         return [key for place in places for key in place.take_back(ids)]
 
     def _hung(self, models: Sequence[str], limit_s: float) -> None:

@@ -4,7 +4,7 @@ from tasks.models.backfills import backfill_documents, backfills
 from tasks.models.base import metadata
 from tasks.models.batches import batch_parts, batches, files
 from tasks.models.callers import api_keys, secrets, tenants, usage
-from tasks.models.jobs import costs, jobs, marks
+from tasks.models.jobs import costs, jobs, marks, spent_blobs
 from tasks.models.webhooks import deliveries, delivery_attempts, endpoints, job_webhooks
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "marks",
     "metadata",
     "secrets",
+    "spent_blobs",
     "tenants",
     "usage",
 ]

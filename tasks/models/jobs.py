@@ -1,4 +1,4 @@
-"""Jobs, what the sweeper remembers, what models cost."""
+"""Jobs, the blobs they leave, what the sweeper remembers, what models cost."""
 
 from __future__ import annotations
 
@@ -103,13 +103,37 @@ jobs = Table(
     Index("ix_jobs_tags", "tags", postgresql_using="gin", postgresql_where=text("tags <> '{}'")),
     Index("ix_jobs_expires_at", "expires_at", postgresql_where=text("expires_at IS NOT NULL")),
     Index(
+        "ix_jobs_unkept",
+        "finished_at",
+        postgresql_where=text(
+            "NOT keep AND finished_at IS NOT NULL"
+            " AND (result IS NOT NULL OR result_blob IS NOT NULL OR options <> '{}')"
+        ),
+    ),
+    Index(
         "uq_jobs_caller_idempotency_key",
         "caller",
         "idempotency_key",
         unique=True,
         postgresql_where=text("idempotency_key IS NOT NULL"),
     ),
-    postgresql_with={"fillfactor": "80"},
+    # Deleted in sets for ever, and large: vacuumed by what has gone, not by what is there. See docs/decisions/0027.
+    postgresql_with={
+        "fillfactor": "80",
+        "autovacuum_vacuum_scale_factor": "0.02",
+        "autovacuum_vacuum_threshold": "2000",
+        "toast.autovacuum_vacuum_scale_factor": "0.02",
+        "toast.autovacuum_vacuum_threshold": "2000",
+    },
+)
+
+spent_blobs = Table(
+    "spent_blobs",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("since", moment, nullable=False, server_default=text("now()")),
+    Index("ix_spent_blobs_since", "since"),
+    comment="blobs that no row names any more, to be removed from the store",
 )
 
 marks = Table(

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from tasks.messages import Submission
 from tasks.store import outbox
 from tasks.store.rows import SUBMITTED, clean, insert_sql, submitted
+from tasks.store.spent import freeing
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ FROM unnest(%(id)s::uuid[], %(caller)s::text[], %(key)s::text[]) AS t(id, caller
 JOIN jobs ON jobs.caller = t.caller AND jobs.idempotency_key = t.key
 """
 
-_FREE = "DELETE FROM jobs WHERE id = ANY(%(ids)s::uuid[]) AND expires_at <= now()"
+_FREE = freeing("DELETE FROM jobs WHERE id = ANY(%(ids)s::uuid[]) AND expires_at <= now()")
 
 _ROUNDS = 5
 
@@ -61,6 +62,18 @@ def insert(conn: Connection, jobs: Sequence[Submission]) -> Accepted:
     return Accepted({ours: held for ours, held in existing.items() if held.id != ours})
 
 
+_BLOBS = "SELECT inputs_blob FROM jobs WHERE id = ANY(%(ids)s::uuid[]) AND inputs_blob IS NOT NULL"
+
+
+def unused(conn: Connection, jobs: Sequence[Submission]) -> list[str]:
+    """The blobs of these jobs' inputs that their rows do not name, as each was there already with another."""
+    ours = {job.id: job.inputs_blob for job in jobs if job.inputs_blob is not None}
+    if not ours:
+        return []
+    named = set(conn.exec_driver_sql(_BLOBS, {"ids": sorted(ours)}).scalars())
+    return [key for key in ours.values() if key not in named]
+
+
 def holder(conn: Connection, job: Submission) -> Existing | None:
     """The job that this one's key leads to already, if it has a key and its retention has not ended."""
     return None if job.idempotency_key is None else _holders(conn, [job]).get(job.id)
@@ -78,7 +91,7 @@ def _holders(conn: Connection, jobs: Sequence[Submission]) -> dict[UUID, Existin
     ).all()
     over = [row[1] for row in found if row[3]]
     if over:
-        conn.exec_driver_sql(_FREE, {"ids": over})
+        conn.exec_driver_sql(_FREE, {"ids": over}).close()
     return {row[0]: Existing(row[1], row[2]) for row in found if not row[3]}
 
 

@@ -12,13 +12,15 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from tasks.batches import Part, Tally
-from tasks.jobs import Event, Job, State
+from tasks.jobs import Event, State
 from tasks.store import usage
 from tasks.store.batch_leases import OURS
 from tasks.store.change import CANCELLED
 from tasks.store.guards import before
 from tasks.store.leases import LeaseLost
+from tasks.store.read import Result
 from tasks.store.rows import JOB_COLUMNS, job_of
+from tasks.store.spent import freeing
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ UPDATE batches SET input_tokens = input_tokens + %(input_tokens)s, output_tokens
 WHERE id = %(id)s
 """
 
-_FREE = "DELETE FROM jobs WHERE id = ANY(%(ids)s::uuid[])"
+_FREE = freeing("DELETE FROM jobs WHERE id = ANY(%(ids)s::uuid[])")
 
 _BLOBS = """
 SELECT output, errors FROM batch_parts
@@ -76,7 +78,7 @@ WHERE id IN (
 ) RETURNING id
 """
 
-_ENDED = f"SELECT result, {JOB_COLUMNS} FROM jobs WHERE id = ANY(%(ids)s::uuid[])"
+_ENDED = f"SELECT result, result_blob, {JOB_COLUMNS} FROM jobs WHERE id = ANY(%(ids)s::uuid[])"
 
 
 def open_parts(conn: Connection, id_: UUID, after: int, limit: int) -> list[Part]:
@@ -125,7 +127,7 @@ def part_blobs(conn: Connection, id_: UUID) -> list[tuple[str | None, str | None
 
 
 def job_states(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, tuple[State, int]]:
-    """The states of jobs, and how many bytes their results have. Those without a row are not in the answer."""
+    """The states of jobs, and how many bytes of results are in their rows. Those without one are not in the answer."""
     return {id_: (State(state), size) for id_, state, size in conn.exec_driver_sql(_STATES, {"ids": list(ids)})}
 
 
@@ -136,7 +138,10 @@ def cancel_jobs(conn: Connection, ids: Sequence[UUID]) -> list[UUID]:
     return cancelled
 
 
-def ended_jobs(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, tuple[Job, bytes | None]]:
-    """Jobs with their stored results."""
+def ended_jobs(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, Result]:
+    """Jobs with their stored results, or the keys of their blobs."""
     rows = conn.exec_driver_sql(_ENDED, {"ids": list(ids)})
-    return {row[1]: (job_of(row[1:]), None if row[0] is None else bytes(row[0])) for row in rows}
+    return {
+        id_: Result(job_of([id_, *columns]), None if data is None else bytes(data), blob)
+        for data, blob, id_, *columns in rows
+    }

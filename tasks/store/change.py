@@ -1,4 +1,4 @@
-"""What a caller may change about a job: cancel it, or try it again."""
+"""What a caller may change about a job: cancel it, try it again, or delete it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from tasks.errors import JobNotFound
-from tasks.jobs import Event, Job
+from tasks.errors import JobNotFound, JobNotTerminal
+from tasks.jobs import FINAL, Event, Job
 from tasks.store import read
 from tasks.store.ended import ended
-from tasks.store.guards import before
+from tasks.store.guards import before, one_of
 from tasks.store.rows import JOB_COLUMNS, job_of
+from tasks.store.spent import freeing
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +42,27 @@ RETURNING {JOB_COLUMNS}
 """
 
 _RETRY = f"""
+WITH old AS (
+  SELECT id, result_blob FROM jobs
+  WHERE id = %(id)s AND caller = %(caller)s AND {before(Event.RETRY)} AND keep
+    AND (expires_at IS NULL OR expires_at > %(now)s)
+  FOR UPDATE
+), noted AS (
+  INSERT INTO spent_blobs (key) SELECT result_blob FROM old WHERE result_blob IS NOT NULL ON CONFLICT DO NOTHING
+)
 UPDATE jobs SET state = 'queued', attempt = 1, fence = fence + 1, first_fence = fence + 1, version = version + 1,
   items_failed = 0,
   queued_at = %(now)s, deadline_at = %(now)s::timestamptz + (deadline_at - queued_at), run_at = NULL,
   started_at = NULL, finished_at = NULL, expires_at = NULL, lease_until = NULL, worker = NULL,
-  error = NULL, result = NULL, timings = NULL, usage = NULL, device_ms = NULL
-WHERE id = %(id)s AND caller = %(caller)s AND {before(Event.RETRY)}
-  AND (expires_at IS NULL OR expires_at > %(now)s)
+  error = NULL, result = NULL, result_blob = NULL, timings = NULL, usage = NULL, device_ms = NULL
+FROM old WHERE jobs.id = old.id
 RETURNING {JOB_COLUMNS}
 """
+
+_DELETE = freeing(
+    f"DELETE FROM jobs WHERE id = %(id)s AND caller = %(caller)s AND jobs.state IN {one_of(FINAL)}",
+    "inputs_blob, result_blob",
+)
 
 
 def cancel(conn: Connection, id_: UUID, caller: str) -> Changed:
@@ -63,11 +76,22 @@ def cancel(conn: Connection, id_: UUID, caller: str) -> Changed:
 def retry(conn: Connection, id_: UUID, caller: str, now: datetime) -> Changed:
     """Queue a job that failed, was cancelled or expired once more, as its first attempt. Raises JobNotFound.
 
-    Error and result are cleared and the fence rises, so a worker that still runs the old attempt cannot commit it.
-    Deliveries are counted from here. A deadline moves on to leave the job as much time as it had at first. Publish it
-    after the commit (`read.submissions` gives the message).
+    Not one whose inputs are not kept. Error and result are cleared and the fence rises, so a worker that still runs the
+    old attempt cannot commit it. Deliveries are counted from here. A deadline moves on to leave the job as much time as
+    it had at first. Publish it after the commit (`read.submissions` gives the message).
     """
     return _apply(conn, _RETRY, {"id": id_, "caller": caller, "now": now})
+
+
+def delete(conn: Connection, id_: UUID, caller: str) -> list[str]:
+    """Delete an ended job with inputs and result. Raises JobNotFound or JobNotTerminal.
+
+    What it gives are its blobs, to be removed next.
+    """
+    rows = conn.exec_driver_sql(_DELETE, {"id": id_, "caller": caller}).all()
+    if not rows:
+        raise JobNotFound if read.job(conn, id_, caller) is None else JobNotTerminal
+    return [key for key in rows[0] if key is not None]
 
 
 def _apply(conn: Connection, statement: str, parameters: Mapping[str, object]) -> Changed:

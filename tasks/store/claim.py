@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import IntEnum, StrEnum
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection
@@ -14,6 +15,7 @@ from tasks.errors import TimeLimit, WorkerLost, as_data
 from tasks.jobs import Event, State
 from tasks.messages import Submission
 from tasks.store.accept import insert
+from tasks.store.ended import ended
 from tasks.store.guards import before
 from tasks.store.rows import clean, columns, json_text, unnest
 
@@ -97,7 +99,7 @@ UPDATE jobs SET
 FROM asked WHERE jobs.id = asked.id
 RETURNING jobs.id, given_up, jobs.state, jobs.version, jobs.fence, jobs.attempt, jobs.error,
           extract(epoch FROM jobs.queued_at)::float8, extract(epoch FROM jobs.deadline_at)::float8,
-          CASE WHEN wants AND NOT given_up THEN jobs.inputs END
+          CASE WHEN wants AND NOT given_up THEN jobs.inputs END, jobs.inputs_blob, jobs.options
 """
 
 
@@ -139,7 +141,7 @@ def _take(
         },
     )
     taken = {}
-    for id_, given_up, state, version, fence, attempt, error, created, deadline, inputs in rows:
+    for id_, given_up, state, version, fence, attempt, error, created, deadline, inputs, blob, options in rows:
         old = jobs[id_]
         ours = replace(
             old,
@@ -149,12 +151,15 @@ def _take(
             created=created,
             deadline=deadline,
             inputs=old.inputs or bytes(inputs or b""),
+            inputs_blob=blob,
+            options=options,
         )
         taken[id_] = (
             Claimed(id_, Verdict.GIVEN_UP, None, State(state), version, error)
             if given_up
             else Claimed(id_, Verdict.RUN, ours, State(state), version, error)
         )
+    ended(conn, [one.id for one in taken.values() if one.verdict is Verdict.GIVEN_UP], worker)
     return taken
 
 
@@ -179,13 +184,22 @@ def _left(id_: UUID, taken: Mapping[UUID, Claimed], standing: Mapping[UUID, Clai
     return standing.get(id_, Claimed(id_, Verdict.UNKNOWN))
 
 
-_INPUTS = "SELECT id, inputs FROM jobs WHERE id = ANY(%(ids)s::uuid[])"
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What a message was too small for: the inputs, or the key of their blob, and the options."""
+
+    inputs: bytes
+    blob: str | None
+    options: Mapping[str, Any]
 
 
-def inputs(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, bytes]:
-    """The inputs of jobs whose messages were too small for them. Jobs without a row are not in the answer."""
-    rows = conn.exec_driver_sql(_INPUTS, {"ids": list(ids)})
-    return {id_: bytes(data or b"") for id_, data in rows}
+_REST = "SELECT id, inputs, inputs_blob, options FROM jobs WHERE id = ANY(%(ids)s::uuid[])"
+
+
+def rest(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, Rest]:
+    """The rest of jobs whose messages were too small for it. Jobs without a row are not in the answer."""
+    rows = conn.exec_driver_sql(_REST, {"ids": list(ids)})
+    return {id_: Rest(bytes(data or b""), blob, options) for id_, data, blob, options in rows}
 
 
 _HELD = columns(id="uuid", fence="int4")

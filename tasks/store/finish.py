@@ -32,6 +32,7 @@ _OUTCOME = columns(
     state="text", items_failed="int4", device_ms="float8", attempt="int4", fence="int4", run_at="timestamptz",
     started_at="timestamptz", finished_at="timestamptz", expires_at="timestamptz", worker="text", error="text>jsonb",
     timings="text>jsonb", usage="text>jsonb", result="bytea",
+    result_blob="text",
 )  # fmt: skip
 _ID = columns(id="uuid")
 _WHOLE = (*(c for c in SUBMITTED if c.name not in {o.name for o in _OUTCOME}), *_OUTCOME)
@@ -84,10 +85,13 @@ def finish(conn: Connection, completions: Sequence[Completion]) -> list[Ended]:
         if part:
             for id_, version, state in conn.exec_driver_sql(statement, parameters(part)):
                 ended[id_] = Ended(id_, version, State(state), applied=True)
+    final = [one.id for one in ended.values() if one.state and one.state.final]
+    kept = {c.submission.id for c in batch if c.submission.keep}
     told = ended_now(
         conn,
-        [one.id for one in ended.values() if one.state and one.state.final],
+        final,
         completions[0].worker if completions else "",
+        unkept=[id_ for id_ in final if id_ not in kept],
     )
     ended |= {id_: replace(ended[id_], told=True) for id_ in told}
     if refused := [c for c in batch if c.submission.id not in ended]:
@@ -121,7 +125,10 @@ def _columns(arrays: dict[str, list[Any]]) -> list[dict[str, Any]]:
 
 
 def _whole(batch: Sequence[Completion]) -> dict[str, list[Any]]:
-    return {**submitted([c.submission for c in batch]), **_ending(batch)}
+    # What is not kept is not written: not even for as long as the transaction takes.
+    unkept = [not c.submission.keep and State(c.state).final for c in batch]
+    jobs = [replace(c.submission, inputs=b"") if gone else c.submission for c, gone in zip(batch, unkept, strict=True)]
+    return {**submitted(jobs), **_ending(batch)}
 
 
 def _ending(batch: Sequence[Completion]) -> dict[str, list[Any]]:
@@ -145,4 +152,5 @@ def _ending(batch: Sequence[Completion]) -> dict[str, list[Any]]:
         "timings": [json_text(c.timings) for c in batch],
         "usage": [json_text(c.usage) for c in batch],
         "result": [None if more else c.result for c, more in zip(batch, again, strict=True)],
+        "result_blob": [None if more else c.result_blob for c, more in zip(batch, again, strict=True)],
     }

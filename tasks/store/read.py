@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from tasks.errors import JobNotFound, NotFinished, ResultExpired
+from tasks.errors import JobNotFound, NotFinished, ResultExpired, ResultNotStored
 from tasks.jobs import Job, State
 from tasks.messages import Submission
 from tasks.store.pages import Filters, Page, decode_cursor, encode_cursor
@@ -24,7 +24,7 @@ WHERE id = ANY(%(ids)s::uuid[]) AND (%(caller)s::text IS NULL OR caller = %(call
 _JOB = f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = %(id)s AND caller = %(caller)s AND {_KEPT}"
 
 _RESULT = (
-    f"SELECT result, {_KEPT}, {JOB_COLUMNS} FROM jobs WHERE id = %(id)s "
+    f"SELECT result, result_blob, {_KEPT}, {JOB_COLUMNS} FROM jobs WHERE id = %(id)s "
     "AND (%(caller)s::text IS NULL OR caller = %(caller)s)"
 )
 
@@ -33,10 +33,11 @@ _SUBMISSIONS = f"SELECT {SUBMISSION_COLUMNS} FROM jobs WHERE id = ANY(%(ids)s::u
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """An ended job and its rows as `tasks.results` packs them; None when it ended without any."""
+    """An ended job and its rows as `tasks.results` packs them, or the key of their blob; neither when it has none."""
 
     job: Job
     rows: bytes | None
+    blob: str | None = None
 
 
 def job(conn: Connection, id_: UUID, caller: str) -> Job | None:
@@ -52,16 +53,19 @@ def jobs(conn: Connection, ids: Sequence[UUID], caller: str | None = None) -> di
 
 
 def result(conn: Connection, id_: UUID, caller: str | None) -> Result:
-    """An ended job with its result. Raises JobNotFound, ResultExpired, or NotFinished."""
+    """An ended job with its result. Raises JobNotFound, ResultExpired, ResultNotStored, or NotFinished."""
     row = conn.exec_driver_sql(_RESULT, {"id": id_, "caller": caller}).one_or_none()
     if row is None:
         raise JobNotFound
-    if not row[1]:
+    rows, blob, kept, *columns = row
+    if not kept:
         raise ResultExpired
-    found = job_of(row[2:])
+    found = job_of(columns)
     if not found.state.final:
         raise NotFinished
-    return Result(found, None if row[0] is None else bytes(row[0]))
+    if not found.keep and found.state is State.SUCCEEDED and rows is None and blob is None:
+        raise ResultNotStored
+    return Result(found, None if rows is None else bytes(rows), blob)
 
 
 def submissions(conn: Connection, ids: Sequence[UUID]) -> list[Submission]:

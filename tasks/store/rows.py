@@ -44,6 +44,8 @@ _SUBMISSION = {
     "body_hash": "body_hash",
     "fence": "fence",
     "attempt": "attempt",
+    "keep": "keep",
+    "inputs_blob": "inputs_blob",
 }
 SUBMISSION_COLUMNS = ", ".join(_SUBMISSION.values())
 """What a Submission is rebuilt from; inputs too large for a message stay where they are."""
@@ -140,6 +142,7 @@ SUBMITTED = columns(
     state="text", items="int4", cost_ms="float8", attempt="int4", fence="int4", created_at="timestamptz",
     queued_at="timestamptz", deadline_at="timestamptz", retention_s="int4", tags="text>text[]", options="text>jsonb",
     idempotency_key="text", body_hash="bytea", door="bytea", inputs="bytea",
+    keep="bool", inputs_blob="text",
 )  # fmt: skip
 """The columns of a job that are known when it is submitted."""
 
@@ -186,5 +189,7 @@ def submitted(jobs: Sequence[Submission], state: State = State.QUEUED) -> dict[s
         "idempotency_key": [job.idempotency_key and clean(job.idempotency_key) for job in jobs],
         "body_hash": [job.body_hash for job in jobs],
         "door": [door(job) for job in jobs],
-        "inputs": [job.inputs for job in jobs],
+        "inputs": [None if job.inputs_blob is not None else job.inputs for job in jobs],
+        "keep": [job.keep for job in jobs],
+        "inputs_blob": [job.inputs_blob for job in jobs],
     }

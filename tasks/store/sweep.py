@@ -15,6 +15,7 @@ from tasks.jobs import Event, State
 from tasks.store.ended import ended
 from tasks.store.guards import IS_OPEN, before
 from tasks.store.rows import json_text
+from tasks.store.spent import freeing
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +83,11 @@ UPDATE jobs SET run_at = t.run_at FROM unnest(%(id)b::uuid[], %(run_at)b::timest
 WHERE jobs.id = t.id AND jobs.state = 'queued'
 """
 
-_DELETE = """
+_DELETE = freeing("""
 DELETE FROM jobs WHERE id IN (
   SELECT id FROM jobs WHERE expires_at <= %(now)s ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
-"""
+""")
 
 _DELAY = """
 SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM started_at - queued_at))
@@ -153,8 +154,8 @@ def looked(conn: Connection, next_look: Mapping[UUID, datetime]) -> None:
 
 
 def delete(conn: Connection, now: datetime, limit: int) -> int:
-    """Delete jobs past their retention, with inputs and results; how many."""
-    return conn.exec_driver_sql(_DELETE, {"now": now, "limit": limit}).rowcount
+    """Delete jobs past their retention, with inputs and results, and note their blobs; how many."""
+    return int(conn.exec_driver_sql(_DELETE, {"now": now, "limit": limit}).scalar_one())
 
 
 def counts(conn: Connection) -> dict[tuple[State, Lane], int]:

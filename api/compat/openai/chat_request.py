@@ -73,7 +73,7 @@ class ChatRequest(Sampling):
     ] = None
     chat_template_kwargs: Annotated[TemplateSettings | None, Field(description="An extra, as vLLM has it")] = None
     metadata: Annotated[Metadata | None, Field(description="Taken, and kept nowhere")] = None
-    store: Annotated[bool | None, Field(description="Taken: the job is kept by its id in any case")] = None
+    store: Annotated[bool | None, Field(description="False: nothing of it is kept once it is answered")] = None
     service_tier: Annotated[str | None, Field(description="Taken, and ignored")] = None
     prompt_cache_key: Annotated[str | None, Field(description="Taken, and ignored")] = None
     prompt_cache_retention: Annotated[str | None, Field(description="Taken, and ignored")] = None
@@ -158,8 +158,14 @@ def chat_of(body: Mapping[str, Any]) -> Chat:
         "model": request.model,
         "items": [{"messages": messages} for _ in range(choices)],
         "options": options,
+        **unstored(request.store),
     }
     return Chat(Asked(raw, names), request.model, choices, tools.calling, bool(request.logprobs), request.tells_usage)
+
+
+def unstored(store: bool | None) -> dict[str, bool]:
+    """The field of a job for OpenAI's `store`. Left out, each of its APIs means another thing by it; jobs are kept."""
+    return {"store": False} if store is False else {}
 
 
 def reread(body: Mapping[str, Any]) -> Chat:

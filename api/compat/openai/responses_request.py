@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from api.compat.endpoints import Asked
-from api.compat.openai.chat_request import MAX_TOOLS, THOUGHTLESS, Effort, Metadata, check_lock
+from api.compat.openai.chat_request import MAX_TOOLS, THOUGHTLESS, Effort, Metadata, check_lock, unstored
 from api.compat.openai.formats import locked
 from api.compat.openai.responses_items import InputCall, InputCallOutput, InputItem, message_of
 from api.compat.openai.sampling import TEMPERATURE
@@ -100,7 +100,10 @@ class ResponsesRequest(Strict):
     stream: bool | None = None
     stream_options: ResponseStreamOptions | None = None
     seed: Annotated[int | None, Field(ge=-(2**63), lt=2**63, description="An extra: makes a sample repeatable")] = None
-    store: Annotated[bool | None, Field(description="Taken: the job is kept by its id, and no response is")] = None
+    store: Annotated[
+        bool | None,
+        Field(description="False: nothing of it is kept once it is answered. Else the job is, and no response"),
+    ] = None
     truncation: Annotated[Literal["disabled"] | None, Field(description="What is too long is refused")] = None
     metadata: Annotated[Metadata | None, Field(description="Given back, and kept nowhere")] = None
     user: Annotated[str | None, Field(description="Taken, and kept nowhere")] = None
@@ -154,7 +157,13 @@ def responding(body: Mapping[str, Any]) -> Responding:
         **tools.options,
     }
     messages, places = _messages(request)
-    raw = {"verb": Verb.GENERATE.value, "model": request.model, "items": [{"messages": messages}], "options": options}
+    raw = {
+        "verb": Verb.GENERATE.value,
+        "model": request.model,
+        "items": [{"messages": messages}],
+        "options": options,
+        **unstored(request.store),
+    }
     names = {
         "items": "input",
         "items[0]": "input",

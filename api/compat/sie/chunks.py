@@ -15,6 +15,7 @@ from fastapi import Path as InPath
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api.answers import read_end
 from api.compat.dialect import route_class
 from api.compat.sie import errors
 from api.compat.sie.arrays import written
@@ -23,9 +24,16 @@ from api.media import Media
 from api.moves import job_id
 from api.route import documented, needs
 from api.services import services
-from tasks.errors import JobNotFound, NotFinished, ResultExpired, TaskError
+from tasks.errors import (
+    BlobMissing,
+    JobNotFound,
+    JobNotTerminal,
+    NotFinished,
+    ResultExpired,
+    ResultNotStored,
+    TaskError,
+)
 from tasks.results import unpack_rows
-from tasks.store import read
 
 router = APIRouter(route_class=route_class(errors.render), tags=["jobs"])
 
@@ -44,12 +52,6 @@ class ResultNotFound(TaskError):
     """There is no such result, or the link has expired; look at the job again for a new one."""
 
     code = "result_not_found"
-
-
-class JobNotTerminal(TaskError):
-    """The job has not ended, so it has no result yet."""
-
-    code = "job_not_terminal"
 
 
 def _signature(
@@ -86,14 +88,14 @@ async def chunk(request: Request) -> Response:
     if int(expires) <= it.clock():
         raise ResultNotFound
     try:
-        found = await it.database.run(read.result, job_id(id_), None)
+        found = await read_end(it, job_id(id_), None)
     except NotFinished:
         raise JobNotTerminal from None
-    except (JobNotFound, ResultExpired):
+    except (JobNotFound, ResultExpired, ResultNotStored, BlobMissing):
         raise ResultNotFound from None
-    if found.rows is None:
+    if found.result is None:
         raise ResultNotFound
-    return Response(await asyncio.to_thread(packed, found.job.id, found.rows, int(seq)), media_type=OCTETS)
+    return Response(await asyncio.to_thread(packed, found.job.id, found.result, int(seq)), media_type=OCTETS)
 
 
 def signature(key: bytes, id_: str, seq: str, expires: str) -> str:

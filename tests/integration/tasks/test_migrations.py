@@ -126,6 +126,7 @@ def test_migrating_twice_changes_nothing(empty_url: str, empty: Database) -> Non
             "jobs",
             "marks",
             "secrets",
+            "spent_blobs",
         }
     )
 

@@ -52,7 +52,7 @@ def test_inputs_too_large_for_a_message_stay_in_the_row(database: Database, new_
     (rebuilt,) = database.run(read.submissions, [job.id])
 
     assert rebuilt.inputs == b""
-    assert database.run(claim.inputs, [job.id]) == {job.id: b"x" * 9000}
+    assert database.run(claim.rest, [job.id]) == {job.id: claim.Rest(b"x" * 9000, None, {})}
 
 
 def test_repeating_a_call_adds_no_row_and_names_no_other_job(database: Database, new_job: NewJob) -> None:

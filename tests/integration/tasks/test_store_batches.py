@@ -224,7 +224,7 @@ def test_open_jobs_are_cancelled_and_ended_ones_left(
     assert database.run(parts.cancel_jobs, [queued.id, done.id]) == [queued.id]
     states = database.run(parts.job_states, [queued.id, done.id, job_id(1.0)])
     assert states == {queued.id: (State.CANCELLED, 0), done.id: (State.SUCCEEDED, len(b"vectors"))}
-    assert database.run(parts.ended_jobs, [done.id])[done.id][1] == b"vectors"
+    assert database.run(parts.ended_jobs, [done.id])[done.id].rows == b"vectors"
 
 
 def test_files_are_listed_page_by_page_in_both_orders(database: Database) -> None:

@@ -130,7 +130,7 @@ def test_a_batch_is_found_by_its_ids(plan: Plan, new_job: NewJob, ending: Ending
         claim.start(conn, [(job.id, 1) for job in jobs], "one", NOW)
         claim.beat(conn, "one", [(job.id, 1) for job in jobs], NOW)
         claim.claim(conn, [(replace(job, inputs=b""), 1) for job in jobs], "two", claim.Limits(3, 20))
-        claim.inputs(conn, [job.id for job in jobs])
+        claim.rest(conn, [job.id for job in jobs])
         read.submissions(conn, [job.id for job in jobs])
         sweep.looked(conn, {job.id: NOW for job in jobs})
         finish.finish(conn, [ending(job) for job in (*jobs, *direct)])
