@@ -79,9 +79,6 @@ class ServiceSettings(BaseModel):
     unstored_s: Annotated[
         int, Field(ge=10, description="How long the result of a job with store=false waits to be fetched")
     ] = 600
-    unstored_s: Annotated[
-        int, Field(ge=10, description="How long the result of a job with store=false waits to be fetched")
-    ] = 600
 
     # Webhooks
     webhook_allow: Annotated[

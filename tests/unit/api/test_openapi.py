@@ -32,7 +32,6 @@ def test_every_route_is_there(document: dict[str, Any]) -> None:
         ("/v1/jobs", "get"),
         ("/v1/jobs/{id}", "get"),
         ("/v1/jobs/{id}", "delete"),
-        ("/v1/jobs/{id}", "delete"),
         ("/v1/jobs/{id}/result", "get"),
         ("/v1/jobs/{id}/events", "get"),
         ("/v1/jobs/{id}/cancel", "post"),
