@@ -26,7 +26,7 @@ from tasks.jobs import State
 from tasks.messages import Submission
 from tasks.open_jobs import heal
 from tasks.settings import Settings
-from tasks.store import read
+from tasks.store import read, spent
 from tasks.store import sweep as store
 
 log = logging.getLogger(__name__)
@@ -68,6 +68,8 @@ class Rules:
     max_attempts: int
     job_lease: timedelta = timedelta()
     """how long workers may take to be heard again after the database was away"""
+    unstored: timedelta = timedelta(minutes=10)
+    """how long the results of jobs that are not kept wait to be fetched"""
 
 
 @dataclass(slots=True)
@@ -87,6 +89,8 @@ class Swept:
     """queued without a message, so sent again"""
     deleted: int = 0
     """past their retention"""
+    emptied: int = 0
+    """not kept, and nobody fetched their result"""
     uncounted: int = 0
     """ended, and still counted as open of their tenants"""
     broker_away: bool = False
@@ -98,7 +102,10 @@ def run(settings: Settings) -> Swept:
     wakes = redis.Redis.from_url(settings.redis_url, socket_timeout=2, socket_connect_timeout=2)
     publisher = Publisher(settings)
     rules = Rules(
-        timedelta(seconds=settings.lost_after_s), settings.max_attempts, timedelta(seconds=settings.job_lease_s)
+        timedelta(seconds=settings.lost_after_s),
+        settings.max_attempts,
+        timedelta(seconds=settings.job_lease_s),
+        timedelta(seconds=settings.unstored_s),
     )
     try:
         swept = Sweeper(database, publisher, lambda changes: _wake(wakes, changes), rules).sweep()
@@ -126,7 +133,7 @@ class Sweeper:
     page: int = PAGE
 
     def sweep(self) -> Swept:
-        """End what is past its deadline, take back what dead workers held, send what has no message, delete the old.
+        """End what is late, take back what dead workers held, send what has no message, empty and delete what is over.
 
         Returns at once when another process sweeps.
         """
@@ -140,6 +147,7 @@ class Sweeper:
                     self._send_unseen(swept)
                 except BrokerUnavailable:
                     swept.broker_away = True
+                self._empty(swept)
                 self._delete_old(swept)
             return swept
 
@@ -170,6 +178,13 @@ class Sweeper:
                 break
         if after != began:
             self.database.run(store.remember, _CURSOR, str(after))
+
+    def _empty(self, swept: Swept) -> None:
+        for _ in range(MOST_PAGES):
+            emptied = self.database.run(spent.forget_late, self.clock() - self.rules.unstored, self.page)
+            swept.emptied += emptied
+            if emptied < self.page:
+                break
 
     def _delete_old(self, swept: Swept) -> None:
         for _ in range(MOST_PAGES):

@@ -1,4 +1,4 @@
-"""Removes files whose time is over, batches that ended long ago, and what dead processes left in the blob store."""
+"""Removes files whose time is over, batches that ended long ago, and what jobs and dead processes leave in the store."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from datetime import timedelta
 
 from api.feeding.services import Feeding
 from tasks.batches import FOLDER as BATCHES
+from tasks.contents import FOLDER as JOBS
 from tasks.errors import TaskError
 from tasks.files import FOLDER as FILES
-from tasks.store import batches, files
+from tasks.store import batches, files, spent
 
 log = logging.getLogger(__name__)
 
 TIDY_S = 60.0
 """How often files are removed whose time is over."""
+
+SPEND_S = 5.0
+"""How often blobs are removed that no row names any more."""
 
 SWEEP_S = 6 * 3600.0
 """How often the blob store is looked through."""
@@ -34,13 +38,16 @@ class Tidying:
 
     def __init__(self, it: Feeding) -> None:
         self._it = it
-        self._swept = float("-inf")
+        self._expired = self._swept = float("-inf")
 
     async def run(self) -> None:
         """Tidy until cancelled."""
         while True:
             try:
-                await self.expire()
+                await self.spend()
+                if time.monotonic() - self._expired >= TIDY_S:
+                    await self.expire()
+                    self._expired = time.monotonic()
                 if time.monotonic() - self._swept >= SWEEP_S:
                     await self.sweep()
                     self._swept = time.monotonic()
@@ -48,7 +55,18 @@ class Tidying:
                 log.warning("tidying waits: %s", error)
             except Exception:
                 log.exception("unexpected error while tidying")
-            await asyncio.sleep(TIDY_S)
+            await asyncio.sleep(SPEND_S)
+
+    async def spend(self) -> None:
+        """Remove the blobs of jobs that were deleted, or are not kept. Raises StoreUnavailable."""
+        it = self._it
+        while keys := await it.database.run(spent.due, _SET):
+            gone = await it.contents.delete(keys)
+            await it.database.run(spent.done, gone)
+            if len(gone) < len(keys):
+                # Those that cannot be removed now wait at the end of the line, behind what can.
+                await it.database.run(spent.later, [key for key in keys if key not in gone])
+                return
 
     async def expire(self) -> None:
         """Remove files and batches whose time is over. Raises StoreUnavailable."""
@@ -71,7 +89,12 @@ class Tidying:
             open_ = await self._it.database.run(batches.open_folders, sorted(folders))
             return {key for key in keys if key.rpartition("/")[0] in open_}
 
-        count = await self._sweep(FILES, of_files) + await self._sweep(BATCHES, of_batches)
+        async def of_jobs(keys: Sequence[str]) -> set[str]:
+            return await self._it.database.run(spent.named, keys)
+
+        count = 0
+        for folder, kept in ((FILES, of_files), (BATCHES, of_batches), (JOBS, of_jobs)):
+            count += await self._sweep(folder, kept)
         if count:
             log.info("removed %d blobs from the store that belonged to nothing", count)
 

@@ -53,9 +53,9 @@ SELECT inputs_blob, result_blob FROM ours
 _OF_JOBS = _forget_results("id = ANY(%(ids)s::uuid[])", "ORDER BY id")
 _LATE = _forget_results("finished_at <= %(before)s", "ORDER BY finished_at LIMIT %(limit)s")
 
-_NOTE = "INSERT INTO spent_blobs (key) SELECT unnest(%(keys)s::text[]) ON CONFLICT DO NOTHING"
 _DUE = "SELECT key FROM spent_blobs ORDER BY since LIMIT %(limit)s"
 _DONE = "DELETE FROM spent_blobs WHERE key = ANY(%(keys)s::text[])"
+_LATER = "UPDATE spent_blobs SET since = now() WHERE key = ANY(%(keys)s::text[])"
 _NAMED = "SELECT inputs_blob, result_blob FROM jobs WHERE id = ANY(%(ids)s::uuid[])"
 
 
@@ -75,11 +75,6 @@ def forget_late(conn: Connection, before: datetime, limit: int) -> int:
     return len(conn.exec_driver_sql(_LATE, {"before": before, "limit": limit}).all())
 
 
-def note(conn: Connection, keys: Sequence[str]) -> None:
-    """These blobs belong to nothing."""
-    conn.exec_driver_sql(_NOTE, {"keys": list(keys)}).close()
-
-
 def due(conn: Connection, limit: int) -> list[str]:
     """Blobs to be removed, the oldest first."""
     return list(conn.exec_driver_sql(_DUE, {"limit": limit}).scalars())
@@ -88,6 +83,11 @@ def due(conn: Connection, limit: int) -> list[str]:
 def done(conn: Connection, keys: Sequence[str]) -> None:
     """These are gone from the store."""
     conn.exec_driver_sql(_DONE, {"keys": list(keys)}).close()
+
+
+def later(conn: Connection, keys: Sequence[str]) -> None:
+    """These cannot be removed just now."""
+    conn.exec_driver_sql(_LATER, {"keys": list(keys)}).close()
 
 
 def named(conn: Connection, keys: Sequence[str]) -> set[str]:
