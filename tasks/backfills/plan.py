@@ -178,6 +178,8 @@ def check_chain(steps: Sequence[StepRequest], models: Sequence[Model | None]) ->
         if not spec.does(verb):
             said = f"Model {spec.id!r} does not {verb.value}; it does: {', '.join(spec.verbs)}."
             raise UnsupportedVerb(said, param=f"{at}.step")
+        if place and step.step is StepName.PARSE:
+            raise InvalidRequest(f"'{at}' must come first: 'parse' reads the document itself.", param=at)
         if place and "text" not in spec.inputs:
             said = f"Model {spec.id!r} reads no texts, and what comes before gives texts."
             raise InvalidRequest(said, param=f"{at}.model")

@@ -114,6 +114,8 @@ class BackfillRun(LeasedRun):
         if self.backfill.finalizing_at is None and self.halt.stop is None:
             await self._documents(await self._chain(asked), sources, again=again)
         if self.paused and self.halt.stop is None:
+            # What the last documents came to is told before nobody tells it any more.
+            await self._renew()
             await self._leave()
             return
         await self._finish(asked)

@@ -30,7 +30,8 @@ from catalog.terms import Verb
 from engine.errors import EngineError
 from engine.outputs import finish_vectors
 from tasks import keys
-from tasks.child.committer import Committer, Ending
+from tasks.child.committer import Committer
+from tasks.child.endings import Ending
 from tasks.child.wakes import Wakes
 from tasks.db import Database
 from tasks.errors import AllItemsFailed, as_data
@@ -226,18 +227,13 @@ class Consumer:
         return job
 
     def _end(self, job: Submission) -> Completion:
-        choice = self.catalog.find(job.model)
-        options = parse_options(choice.spec, Verb.ENCODE, choice.run, job.options)
-        assert isinstance(options, EncodeOptions)
-        assert choice.spec.tasks.encode is not None
         rows: list[dict[str, Any]] = []
         for index, item in enumerate(msgpack.unpackb(job.inputs)):
             row: dict[str, Any] = {"id": item["id"]} if "id" in item else {}
             if index in job.faults:
                 row["error"] = dict(job.faults[index])
             else:
-                row["dense"] = vector_of(item["text"], options, choice.spec.tasks.encode.dims)
-                row |= {"tokens": job.lengths[index], "truncated": False}
+                row |= self._found(job, item["text"]) | {"tokens": job.lengths[index]}
             rows.append(row if self.edit is None else self.edit(index, row))
         failed = sum("error" in row for row in rows)
         now = time.time()
@@ -256,6 +252,16 @@ class Consumer:
             usage={"items": job.items, "tokens": sum(job.lengths)},
             worker="test@consumer",
         )
+
+    def _found(self, job: Submission, text: str) -> dict[str, Any]:
+        """What a model finds in a text: a vector, or its pages as the parser without weights has them."""
+        choice = self.catalog.find(job.model)
+        if job.verb is Verb.EXTRACT:
+            return {"data": {"text": text, "pages": [{"words": page.split()} for page in text.split("\f")]}}
+        options = parse_options(choice.spec, Verb.ENCODE, choice.run, job.options)
+        assert isinstance(options, EncodeOptions)
+        assert choice.spec.tasks.encode is not None
+        return {"dense": vector_of(text, options, choice.spec.tasks.encode.dims), "truncated": False}
 
     def _acked(self, report: Any) -> None:
         for key, *_ in report:

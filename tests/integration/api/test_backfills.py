@@ -1,8 +1,9 @@
-"""Backfills of documents by the API and a feeder, over real Postgres and Valkey, with a consumer in a worker's place."""
+"""Backfills of documents by the API and a feeder, over real Postgres and Valkey; a consumer stands for the worker."""
 
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -10,18 +11,35 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow.parquet as pq
 import pytest
 
 from api.feeding.feeder import Feeder
 from api.feeding.services import feeding
 from catalog.loader import Catalog
+from catalog.schema import ExtractFacts, ExtractKind, Spec, Tasks
 from tasks.settings import Settings
 
 Consumer = Any
 Start = Callable[[str], Awaitable["asyncio.Task[None]"]]
 ENDED = ("completed", "failed", "cancelled")
+PARSE = {"step": "parse", "model": "org/parser"}
 ENCODE = {"step": "encode", "model": "org/plain"}
-CHUNK = {"step": "chunk", "options": {"size": 20, "unit": "chars", "overlap": 0}}
+CHUNK = {"step": "chunk", "options": {"size": 24, "unit": "chars", "overlap": 0}}
+
+
+@pytest.fixture
+def catalog(catalog: Catalog) -> Catalog:
+    """That of the other tests, with a parser of texts."""
+    parser = Spec(
+        id="org/parser",
+        family="fake_parser",
+        tasks=Tasks(extract=ExtractFacts(kinds=(ExtractKind.DOCUMENT,))),
+        parameters=0,
+        max_length=64,
+        unit="pages",
+    )
+    return Catalog([*(catalog.find(name).spec for name in ("org/model", "org/plain")), parser])
 
 
 @pytest.fixture
@@ -143,3 +161,259 @@ async def test_a_folder_becomes_a_row_for_each_document(
     assert (backfill["rows"], backfill["report_file_id"]) == (20, None)
     assert {job.lane for job in consumer.taken} == {"bulk"}
     assert (await http.get("/v1/jobs")).json()["data"] == []
+
+
+PAGES = "# Birds\n\nThe owl sleeps. The wren sings at dawn.\f## Nests\n\nA nest is made of moss. It is small."
+
+
+async def test_a_chain_parses_cuts_and_encodes_into_a_table(
+    http: httpx.AsyncClient, start: Start, consumer: Consumer, folder: Path
+) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "birds.md").write_text(PAGES, encoding="utf-8")
+    (folder / "b.md").write_text("One short text.", encoding="utf-8")
+    (folder / "c.txt").write_text("not of the glob", encoding="utf-8")
+    steps = [PARSE, CHUNK, ENCODE]
+    backfill = await made(http, steps, {"path": f"{folder}/**/*.md"}, output={"format": "parquet"})
+    await start("one")
+
+    backfill = await ended(http, backfill)
+
+    assert backfill["counts"] == {"total": 2, "completed": 2, "failed": 0, "skipped": 0}, backfill
+    table = pq.read_table(io.BytesIO(await content(http, backfill["output_file_id"])))
+    rows = table.to_pylist()
+    assert table.column_names[:5] == ["document", "chunk", "page", "headings", "text"]
+    assert backfill["rows"] == len(rows)
+    assert [(row["document"], row["chunk"], row["page"], row["headings"], row["text"]) for row in rows[:3]] == [
+        ("b.md", 0, None, [], "One short text."),
+        ("sub/birds.md", 0, 1, ["Birds"], "The owl sleeps."),
+        ("sub/birds.md", 1, 1, ["Birds"], "The wren sings at dawn."),
+    ]
+    assert rows[-1]["headings"] == ["Birds", "Nests"]
+    assert all(len(row["dense"]) == 4 for row in rows)
+    assert [job.verb for job in consumer.taken].count("extract") == 2
+
+
+async def test_a_manifest_names_files_with_what_is_told_in_their_rows(
+    http: httpx.AsyncClient, start: Start, consumer: Consumer, folder: Path
+) -> None:
+    (folder / "d.txt").write_text("on the server", encoding="utf-8")
+    lines = [
+        {"file": await upload(http, "a.txt", b"uploaded"), "id": "a", "metadata": {"shelf": 3}},
+        {"path": str(folder / "d.txt"), "id": "d"},
+    ]
+    manifest = await upload(http, "manifest.jsonl", b"\n".join(json.dumps(line).encode() for line in lines))
+    backfill = await made(http, [ENCODE], {"manifest": manifest})
+    await start("one")
+
+    backfill = await ended(http, backfill)
+
+    rows = await rows_of(http, backfill["output_file_id"])
+    assert [(row["document"], row.get("metadata")) for row in rows] == [("a", {"shelf": 3}), ("d", None)]
+
+
+async def test_a_manifest_with_faults_fails_with_their_lines(http: httpx.AsyncClient, start: Start) -> None:
+    lines = [b'{"file": "file-1", "id": "a"}', b"{", b'{"file": "x", "pth": 1}', b'{"file": "file-2", "id": "a"}']
+    manifest = await upload(http, "manifest.jsonl", b"\n".join(lines))
+    backfill = await made(http, [ENCODE], {"manifest": manifest})
+    await start("one")
+
+    backfill = await ended(http, backfill)
+
+    assert (backfill["status"], backfill["output_file_id"]) == ("failed", None)
+    assert [(one["code"], one["line"]) for one in backfill["errors"]] == [
+        ("invalid_json_line", 2),
+        ("invalid_request", 3),
+        ("duplicate_document", 4),
+    ]
+    assert "did you mean 'path'" in backfill["errors"][1]["message"]
+
+
+async def test_one_bad_document_fails_alone_and_a_resume_does_it_again_and_nothing_else(
+    http: httpx.AsyncClient, start: Start, consumer: Consumer, folder: Path, tmp_path: Path
+) -> None:
+    names = texts(folder, 6)
+    (folder / "bad.txt").write_bytes(b"\xff\xfe\xff")
+    (folder / "outside.txt").symlink_to(tmp_path / "secret")
+    (tmp_path / "secret").write_text("not for backfills", encoding="utf-8")
+    backfill = await made(http, [CHUNK, ENCODE], {"path": str(folder)})
+    await start("one")
+
+    backfill = await ended(http, backfill)
+
+    assert (backfill["status"], backfill["counts"]["failed"], backfill["counts"]["completed"]) == ("completed", 2, 6)
+    report = await rows_of(http, backfill["report_file_id"])
+    assert [(one["document"], one["step"], one["code"]) for one in report] == [
+        ("bad.txt", "chunk", "unreadable_text"),
+        ("outside.txt", "chunk", "source_refused"),
+    ]
+    found = await http.get(f"/v1/backfills/{backfill['id']}/documents", params={"state": "failed", "limit": 1})
+    assert (found.json()["data"][0]["error"]["code"], found.json()["has_more"]) == ("unreadable_text", True)
+
+    done = len(consumer.taken)
+    (folder / "bad.txt").write_text("now it is a text", encoding="utf-8")
+    (folder / "outside.txt").unlink()
+    (folder / "outside.txt").write_text("a file of its own", encoding="utf-8")
+    backfill = await ended(http, await change(http, backfill, "resume"))
+
+    assert (backfill["counts"]["failed"], backfill["counts"]["completed"]) == (0, 8)
+    assert len(consumer.taken) == done + 2
+    rows = await rows_of(http, backfill["output_file_id"])
+    assert sorted({row["document"] for row in rows}) == sorted([*names, "bad.txt", "outside.txt"])
+    assert backfill["report_file_id"] is None
+    again = await http.post(f"/v1/backfills/{backfill['id']}/resume")
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "backfill_ended")
+
+
+async def test_a_second_run_of_the_name_does_what_has_changed_and_gives_all_rows(
+    http: httpx.AsyncClient, start: Start, consumer: Consumer, folder: Path
+) -> None:
+    names = texts(folder, 5)
+    await start("one")
+    first = await ended(http, await made(http, [ENCODE], {"path": str(folder)}, name="nightly"))
+    (folder / names[2]).write_text("something else", encoding="utf-8")
+    (folder / "new.txt").write_text("a new one", encoding="utf-8")
+
+    second = await ended(http, await made(http, [ENCODE], {"path": str(folder)}, name="nightly"))
+    other = [{**ENCODE, "options": {"normalize": False}}]
+    third = await ended(http, await made(http, other, {"path": str(folder)}, name="nightly"))
+
+    assert second["counts"] == {"total": 6, "completed": 2, "failed": 0, "skipped": 4}
+    assert third["counts"]["skipped"] == 0
+    assert len(consumer.taken) == 5 + 2 + 6
+    before, after = [await rows_of(http, one["output_file_id"]) for one in (first, second)]
+    assert [row["document"] for row in after] == [*names, "new.txt"]
+    assert [row == old for row, old in zip(after, before, strict=False)] == [True, True, False, True, True]
+    listed = await http.get("/v1/backfills", params={"name": "nightly", "limit": 2})
+    assert [one["id"] for one in listed.json()["data"]] == [third["id"], second["id"]]
+
+
+async def test_a_feeder_that_stops_hands_on_and_nothing_is_done_twice(
+    http: httpx.AsyncClient, start: Start, idle_consumer: Consumer, folder: Path
+) -> None:
+    names = texts(folder, 30)
+    backfill = await made(http, [PARSE, CHUNK, ENCODE], {"path": str(folder)})
+    first = await start("one")
+    await asyncio.to_thread(idle_consumer.wait_taken, 1)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    await start("two")
+    idle_consumer.release()
+
+    backfill = await ended(http, backfill)
+
+    assert (backfill["status"], backfill["counts"]["completed"]) == ("completed", 30), backfill
+    assert [row["document"] for row in await rows_of(http, backfill["output_file_id"])] == names
+    assert len({job.id for job in idle_consumer.taken}) == len(idle_consumer.taken) == 60
+
+
+async def test_a_paused_backfill_stands_still_until_it_is_resumed(
+    http: httpx.AsyncClient, start: Start, idle_consumer: Consumer, folder: Path
+) -> None:
+    texts(folder, 30)
+    backfill = await made(http, [ENCODE], {"path": str(folder)})
+    await start("one")
+    await asyncio.to_thread(idle_consumer.wait_taken, 1)
+    paused = await change(http, backfill, "pause")
+    assert paused["status"] == (await change(http, backfill, "pause"))["status"] == "paused"
+    # Told with the lease, twice a second: after that nothing more is begun.
+    await asyncio.sleep(1.2)
+    idle_consumer.release()
+    await reached(http, backfill, lambda found: found["counts"]["completed"] == 8)
+    await asyncio.sleep(1.2)
+    backfill = await reached(http, backfill, lambda found: found["counts"]["total"] == 30)
+    assert (backfill["status"], backfill["counts"]["completed"], len(idle_consumer.taken)) == ("paused", 8, 8)
+
+    backfill = await ended(http, await change(http, backfill, "resume"))
+
+    assert (backfill["status"], backfill["counts"]["completed"], len(idle_consumer.taken)) == ("completed", 30, 30)
+
+
+async def test_a_cancelled_backfill_keeps_what_is_done_and_can_be_resumed(
+    http: httpx.AsyncClient, start: Start, consumer: Consumer, folder: Path
+) -> None:
+    texts(folder, 20)
+
+    def edit(_: int, row: dict[str, Any]) -> dict[str, Any]:
+        if len(consumer.taken) >= 10:
+            consumer.hold()
+        return row
+
+    consumer.edit = edit
+    backfill = await made(http, [ENCODE], {"path": str(folder)})
+    await start("one")
+    await reached(http, backfill, lambda found: found["counts"]["completed"] >= 5)
+    await asyncio.to_thread(consumer.wait_taken, 11)
+    assert (await change(http, backfill, "cancel"))["status"] == "cancelling"
+
+    backfill = await ended(http, backfill)
+
+    done = backfill["counts"]["completed"]
+    assert backfill["status"] == "cancelled"
+    assert 5 <= done < 20
+    assert len(await rows_of(http, backfill["output_file_id"])) == done
+    consumer.edit = None
+    consumer.release()
+    backfill = await ended(http, await change(http, backfill, "resume"))
+    assert (backfill["status"], backfill["counts"]["completed"]) == ("completed", 20)
+    assert len({row["document"] for row in await rows_of(http, backfill["output_file_id"])}) == 20
+
+
+async def test_a_repeated_request_gets_the_same_backfill(http: httpx.AsyncClient, folder: Path) -> None:
+    body = {"source": {"path": str(folder)}, "steps": [ENCODE]}
+    key = {"Idempotency-Key": "once"}
+    first = await http.post("/v1/backfills", json=body, headers=key)
+    second = await http.post("/v1/backfills", json=body, headers=key)
+    third = await http.post("/v1/backfills", json={**body, "name": "other"}, headers=key)
+
+    assert (first.status_code, second.status_code, third.status_code) == (201, 200, 409)
+    assert first.json()["id"] == second.json()["id"]
+    assert first.headers["location"] == f"/v1/backfills/{first.json()['id']}"
+
+
+REFUSED: Sequence[tuple[dict[str, Any], int, str, str]] = [
+    ({"steps": []}, 422, "invalid_request", "steps"),
+    ({"steps": [{"step": "embed", "model": "org/plain"}]}, 422, "invalid_request", "steps[0].step"),
+    ({"steps": [{"step": "encode", "model": "org/plian"}]}, 404, "model_not_found", "steps[0].model"),
+    ({"steps": [{"step": "encode"}]}, 422, "invalid_request", "steps[0].model"),
+    ({"steps": [{"step": "score", "model": "org/plain"}]}, 422, "invalid_request", "steps[0].query"),
+    ({"steps": [{"step": "extract", "model": "org/plain"}]}, 422, "unsupported_verb", "steps[0].step"),
+    (
+        {"steps": [PARSE, {**ENCODE, "options": {"normalise": 1}}]},
+        422,
+        "invalid_option",
+        "steps[1].options.normalise",
+    ),
+    ({"steps": [PARSE, {"step": "chunk", "options": {"sice": 1}}]}, 422, "invalid_option", "steps[1].options.sice"),
+    (
+        {"steps": [{"step": "chunk", "options": {"size": 9999}}, ENCODE]},
+        422,
+        "invalid_option",
+        "steps[0].options.size",
+    ),
+    ({"steps": [ENCODE, CHUNK]}, 422, "invalid_request", "steps[1]"),
+    ({"steps": [CHUNK, PARSE]}, 422, "invalid_request", "steps[1]"),
+    ({"outptu": {}}, 422, "invalid_request", "outptu"),
+    ({"output": {"format": "csv"}}, 422, "invalid_request", "output.format"),
+    ({"source": {}}, 422, "invalid_request", "source"),
+    ({"source": {"path": "/etc"}}, 422, "source_refused", "source.path"),
+    ({"source": {"manifest": "file-0"}}, 404, "file_not_found", "source.manifest"),
+]
+
+
+async def test_what_cannot_run_is_refused_by_the_field(http: httpx.AsyncClient, folder: Path) -> None:
+    for changes, status, code, param in REFUSED:
+        body = {"source": {"path": str(folder)}, "steps": [ENCODE], **changes}
+        reply = await http.post("/v1/backfills", json=body)
+
+        assert reply.status_code == status, (changes, reply.text)
+        error = reply.json()["error"]
+        assert (error["code"], error["param"]) == (code, param), error
+        assert str(folder) not in error["message"]
+    assert (await http.get("/v1/backfills")).json()["data"] == []
+
+
+async def test_a_backfill_of_another_tenant_is_not_there(http: httpx.AsyncClient) -> None:
+    for method, path in [("GET", ""), ("GET", "/documents"), *(("POST", f"/{one}") for one in ("pause", "resume"))]:
+        reply = await http.request(method, f"/v1/backfills/backfill_{'0' * 32}{path}")
+        assert (reply.status_code, reply.json()["error"]["code"]) == (404, "backfill_not_found")
