@@ -1,7 +1,7 @@
-"""The one thread that writes results.
+"""Writes results: a thread for each lane, so that nobody who waits for one waits for a backfill's to be written.
 
-Everything that has ended goes into one transaction, then waiters are woken, then the parent may ack. Results too large
-for a row are in the blob store before that.
+Everything of a lane that has ended goes into one transaction, then waiters are woken, then the parent may ack. Results
+too large for a row are in the blob store before that.
 
 While one transaction runs, the next one gathers, so the batch grows with the load and nothing waits when there is none.
 A database that is away is waited for: results stay here until it is back.
@@ -10,15 +10,15 @@ A database that is away is waited for: results stay here until it is back.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import UUID
 
 from catalog.terms import Lane
 from tasks import notices
 from tasks.child.completion import at_commit
+from tasks.child.endings import Ending, Line
 from tasks.child.shelf import Shelf
 from tasks.child.tally import Tally
 from tasks.child.wakes import Wakes
@@ -30,23 +30,9 @@ from tasks.store.finish import Ended, finish
 
 log = logging.getLogger(__name__)
 
-MOST_JOBS = 512
-MOST_BYTES = 16 * 2**20
-SHY_JOBS = 16
-"""Bulk jobs in a transaction that callers wait for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """A job that ended, with what the parent is told: seconds it ran."""
-
-    key: str
-    completion: Completion
-    runtime_s: float
-
 
 class Committer:
-    """Start it, `put` endings from any thread, and `close` it to write what is left and end the thread."""
+    """Start it, `put` endings from any thread, and `close` it to write what is left and end the threads."""
 
     def __init__(
         self,
@@ -60,65 +46,51 @@ class Committer:
     ) -> None:
         self._tally = tally or Tally()
         self._shelf = shelf
-        self._shelving = 0
         self._wall = wall
         self._database = database
         self._wakes = wakes
         self._committed = committed
-        self._waiting: list[Ending] = []
-        self._condition = threading.Condition()
-        self._closed = False
-        self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
+        self._lines = {lane: Line(f"committer of {lane}", self._write) for lane in Lane}
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the threads."""
+        for line in self._lines.values():
+            line.start()
 
     def put(self, endings: Sequence[Ending]) -> None:
         """Hand over jobs that ended together. Returns at once."""
-        large = [] if self._shelf is None else [ending for ending in endings if self._shelf.takes(ending.completion)]
-        with self._condition:
-            self._waiting.extend(endings if not large else [ending for ending in endings if ending not in large])
-            self._shelving += len(large)
-            self._condition.notify()
-        for ending in large:
-            self._put_away(ending)
+        for lane, line in self._lines.items():
+            own = [ending for ending in endings if ending.completion.submission.lane is lane]
+            large = [] if self._shelf is None else [ending for ending in own if self._shelf.takes(ending.completion)]
+            if own:
+                line.put([ending for ending in own if ending not in large], expected=len(large))
+            for ending in large:
+                self._put_away(ending, line)
 
-    def _put_away(self, ending: Ending) -> None:
+    def _put_away(self, ending: Ending, line: Line) -> None:
         """Write a large result apart; its job is committed then."""
 
         def ready(completion: Completion) -> None:
-            with self._condition:
-                self._waiting.append(replace(ending, completion=completion))
-                self._shelving -= 1
-                self._condition.notify()
+            line.put([replace(ending, completion=completion)], expected=-1)
 
         if self._shelf is not None:
             self._shelf.put(ending.completion, ready)
 
     def close(self, timeout_s: float) -> bool:
         """Write what is left. False if the database did not take it in time; the broker will deliver it again."""
-        with self._condition:
-            self._closed = True
-            self._condition.notify()
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        while True:
-            with self._condition:
-                while not self._waiting:
-                    if self._closed and not self._shelving:
-                        return
-                    self._condition.wait()
-                batch, self._waiting = cut(self._waiting)
-            try:
-                self._write(batch)
-            except Exception:
-                log.exception("what became of %d jobs could not be told; their rows say it", len(batch))
-                self._committed([(ending.key, "dropped", ending.runtime_s, None) for ending in batch])
+        until = time.monotonic() + timeout_s
+        for line in self._lines.values():
+            line.close()
+        return all(line.ended(max(0.0, until - time.monotonic())) for line in self._lines.values())
 
     def _write(self, batch: Sequence[Ending]) -> None:
+        try:
+            self._write_all(batch)
+        except Exception:
+            log.exception("what became of %d jobs could not be told; their rows say it", len(batch))
+            self._committed([(ending.key, "dropped", ending.runtime_s, None) for ending in batch])
+
+    def _write_all(self, batch: Sequence[Ending]) -> None:
         written = self._commit([ending.completion for ending in batch])
         if self._shelf is not None:
             self._shelf.discard(_unused(batch, written))
@@ -180,24 +152,6 @@ def _unused(batch: Sequence[Ending], written: Sequence[tuple[Completion, Ended]]
         for ending, (completion, outcome) in zip(batch, written, strict=True)
         if ending.completion.result_blob is not None and not (outcome.applied and completion.result_blob is not None)
     ]
-
-
-def cut(waiting: list[Ending]) -> tuple[list[Ending], list[Ending]]:
-    """As many of the oldest as one transaction should hold, and the rest.
-
-    Where callers wait for some of them, these go first, with few others: the transaction takes as long as all of it.
-    """
-    urgent = [ending for ending in waiting if ending.completion.submission.lane is Lane.INTERACTIVE]
-    if urgent and len(waiting) - len(urgent) > SHY_JOBS:
-        others = [ending for ending in waiting if ending.completion.submission.lane is not Lane.INTERACTIVE]
-        ready, left = cut(urgent)
-        return ready + others[:SHY_JOBS], left + others[SHY_JOBS:]
-    size = 0
-    for count, ending in enumerate(waiting):
-        size += len(ending.completion.result or b"") + len(ending.completion.submission.inputs)
-        if count >= MOST_JOBS or (count and size > MOST_BYTES):
-            return waiting[:count], waiting[count:]
-    return waiting, []
 
 
 def _status(completion: Completion, outcome: Ended) -> str:

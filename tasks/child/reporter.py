@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from catalog.errors import RoostError
 from engine.errors import EngineError
 from engine.types import Batch, Entry, Finished, Piece
-from tasks.child.committer import Committer, Ending
+from tasks.child.committer import Committer
 from tasks.child.completion import of_error, of_finished
+from tasks.child.endings import Ending
 from tasks.child.hand import Hand, Held
 from tasks.child.marker import Marker
 from tasks.child.tally import Tally

@@ -90,7 +90,7 @@ def finish(conn: Connection, completions: Sequence[Completion]) -> list[Ended]:
     told = ended_now(
         conn,
         final,
-        completions[0].worker if completions else "",
+        _source(completions),
         unkept=[id_ for id_ in final if id_ not in kept],
     )
     ended |= {id_: replace(ended[id_], told=True) for id_ in told}
@@ -101,6 +101,11 @@ def finish(conn: Connection, completions: Sequence[Completion]) -> list[Ended]:
         for i, c in enumerate(completions)
         for answer in [ended[c.submission.id]]
     ]
+
+
+def _source(completions: Sequence[Completion]) -> str:
+    """Who counts what they used. The lanes are written side by side, and so have rows of their own."""
+    return f"{completions[0].worker}/{completions[0].submission.lane}" if completions else ""
 
 
 def _standing(conn: Connection, refused: Sequence[Completion]) -> dict[UUID, Ended]:

@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from queue import Queue
 
+import psycopg
 import pytest
 import redis
 
+from catalog.terms import Lane
 from tasks import keys
-from tasks.child.committer import Committer, Ending
+from tasks.child.committer import Committer
+from tasks.child.endings import Ending
 from tasks.child.tally import Tally
 from tasks.child.wakes import Wakes
 from tasks.db import Database
@@ -69,6 +72,20 @@ def test_a_refused_result_fails_its_job_alone_and_nobody_is_told_otherwise(
     assert (first[0], row(good).state) == ("succeeded", State.SUCCEEDED)
     assert (second[0], second[2], row(bad).state) == ("failed", "result_refused", State.FAILED)
     assert (reply.state, reply.has_result, reply.error) == ("failed", False, row(bad).error)
+
+
+def test_who_waits_for_a_result_does_not_wait_for_a_backfills_to_be_written(
+    database: Database, database_url: str, broker_url: str, stored_job: NewJob, ending: Callable[..., Completion]
+) -> None:
+    bulk, interactive = stored_job(lane=Lane.BULK), stored_job(lane=Lane.INTERACTIVE)
+    with ExitStack() as stack:
+        with psycopg.connect(database_url.replace("+psycopg", "")) as other:
+            other.execute("SELECT 1 FROM jobs WHERE id = %s FOR UPDATE", [bulk.id])
+            reports = stack.enter_context(committing(database, broker_url, [of(ending(bulk)), of(ending(interactive))]))
+            [(key, status, *_)] = reports.get(timeout=PATIENCE_S)
+            assert (key, status) == (str(interactive.id), "succeeded")
+        [(key, status, *_)] = reports.get(timeout=PATIENCE_S)
+    assert (key, status) == (str(bulk.id), "succeeded")
 
 
 def test_a_result_waits_for_a_connection_and_is_not_taken_for_refused(
