@@ -69,6 +69,7 @@ STATUS: Mapping[str, int] = {
     "quota_exceeded": 429,
     # what it names
     "url_refused": 422,
+    "url_unreachable": 422,
     "secret_invalid": 422,
     "endpoint_disabled": 409,
     "backfill_ended": 409,

@@ -67,6 +67,22 @@ class BlobMissing(TaskError):
     code = "blob_missing"
 
 
+class UrlRefused(TaskError):
+    """The URL does not lead to a public host, or is not written as it must be; the message says what is wrong."""
+
+    code = "url_refused"
+
+
+class UrlUnreachable(TaskError):
+    """Nothing useful came from the URL: see that it can be fetched without a key and without a redirect."""
+
+    code = "url_unreachable"
+
+    def __init__(self, message: str | None = None, *, param: str | None = None, retryable: bool = False) -> None:
+        self.retryable = retryable
+        super().__init__(message, param=param)
+
+
 class NotFinished(TaskError):
     """The job has not ended yet; wait for it with GET /v1/jobs/{id}?wait=30."""
 
