@@ -1,4 +1,4 @@
-"""Removes files whose time is over, batches that ended long ago, and what jobs and dead processes leave in the store."""
+"""Removes files whose time is over, batches that ended long ago, and what jobs and dead processes leave as blobs."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -30,9 +31,12 @@ from catalog.terms import Verb
 from engine.errors import EngineError
 from engine.outputs import finish_vectors
 from tasks import keys
+from tasks.blobs import Blobs
 from tasks.child.committer import Committer
 from tasks.child.endings import Ending
+from tasks.child.shelf import Shelf
 from tasks.child.wakes import Wakes
+from tasks.contents import Contents
 from tasks.db import Database
 from tasks.errors import AllItemsFailed, as_data
 from tasks.messages import Completion, Submission, unpack
@@ -72,8 +76,15 @@ def catalog() -> Catalog:
 
 
 @pytest.fixture
-def settings(database_url: str, broker_url: str) -> Settings:
-    return Settings(database_url=database_url, broker_url=broker_url, max_body_bytes=1 << 20, max_items=64, pool_size=3)
+def settings(database_url: str, broker_url: str, tmp_path: Path) -> Settings:
+    return Settings(
+        database_url=database_url,
+        broker_url=broker_url,
+        blobs=str(tmp_path / "blobs"),
+        max_body_bytes=1 << 20,
+        max_items=64,
+        pool_size=3,
+    )
 
 
 @dataclass
@@ -165,7 +176,11 @@ class Consumer:
     def __post_init__(self) -> None:
         self.broker: redis.Redis = redis.Redis.from_url(plain_redis(self.settings.broker_url))
         self.database = Database(self.settings.database_url, 2)
-        self.committer = Committer(self.database, Wakes(redis.Redis.from_url(self.settings.redis_url)), self._acked)
+        self.contents = Contents(Blobs(self.settings.blobs_url), self.settings.blob_bytes)
+        self.shelf = Shelf(self.contents)
+        self.committer = Committer(
+            self.database, Wakes(redis.Redis.from_url(self.settings.redis_url)), self._acked, shelf=self.shelf
+        )
         self._lists = {
             keys.messages(queue, model, tenant).encode(): queue
             for queue in queue_names()
@@ -186,6 +201,7 @@ class Consumer:
         self._open.set()
         self._thread.join(10)
         self.committer.close(10)
+        self.shelf.close()
         self.broker.close()
         self.database.close()
 
@@ -222,6 +238,8 @@ class Consumer:
     def _read(self, message: bytes) -> Submission:
         body = orjson.loads(orjson.loads(message)["body"])
         job = unpack(base64.b64decode(body[0][0]))
+        if job.inputs_blob is not None:
+            return replace(job, inputs=self.contents.get(job.inputs_blob))
         if not job.inputs:
             raise AssertionError("a test's inputs travel in the message")
         return job

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.terms import Lane, Verb
-from tasks.messages import INLINE_BYTES, Submission, pack, unpack
+from tasks.messages import INLINE_BYTES, Submission, pack, travels, unpack
 
 MAKE = Callable[..., Submission]
 
@@ -77,6 +77,25 @@ def test_inputs_travel_when_they_are_small_or_have_no_row(make: MAKE, size: int,
     inputs = b"x" * size
 
     assert unpack(pack(make(inputs=inputs, stored=stored))).inputs == (inputs if travels else b"")
+
+
+def test_options_too_large_for_a_message_wait_in_the_row_with_all_else(make: MAKE) -> None:
+    large = {"labels": ["x" * 500] * 100}
+    job = make(inputs=b"x", options=large)
+
+    sent = unpack(pack(job))
+
+    assert not travels(job)
+    assert (sent.inputs, sent.options) == (b"", {})
+    assert len(pack(job)) < 1024
+
+
+def test_inputs_in_the_blob_store_are_named_in_the_message(make: MAKE) -> None:
+    job = make(inputs=b"", inputs_blob="jobs/ab/key", keep=False)
+
+    sent = unpack(pack(job))
+
+    assert (sent.inputs, sent.inputs_blob, sent.keep) == (b"", "jobs/ab/key", False)
 
 
 @given(st.binary(max_size=64))
