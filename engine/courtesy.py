@@ -1,7 +1,9 @@
 """What the two lanes owe each other: shares of the device, and small bulk batches while interactive work comes. Pure.
 
 A running batch is not interrupted, so interactive work waits for as long as the bulk batch before it was allowed to
-take. While such work has been seen lately, a bulk batch may take no longer than the interactive lane's own batches do.
+take. While such work has been seen lately, a bulk batch may take no longer than the interactive lane's own batches do;
+afterwards no more than a small part of the time for which none has come, so that who calls now and then waits little,
+and a backfill at night has the size of batch that is best for it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,10 @@ _BATCHES = 16
 
 _LEAST_USE = 0.5
 """So much of a small batch's time is its items' own, whatever interactive work takes: less would be a waste."""
+
+
+_QUIET_SHARE = 0.05
+"""What part of the time without interactive work one bulk batch may take."""
 
 
 class Share:
@@ -73,12 +79,12 @@ class Courtesy:
         """Until when it may come if none does; None if it is not expected."""
         return self._seen + self._heed_s if self.expects(now) else None
 
-    def most_ms(self, own_ms: float) -> float:
+    def most_ms(self, own_ms: float, now: float) -> float:
         """How long a bulk batch may take of which `own_ms` are spent whatever is in it."""
-        return max(self._batch_ms, own_ms / (1 - _LEAST_USE))
+        least = max(self._batch_ms, own_ms / (1 - _LEAST_USE))
+        return least if self.expects(now) else max(least, (now - self._seen) * 1000 * _QUIET_SHARE)
 
     def bounds(self, bounds: Bounds, length: int, now: float) -> Bounds:
         """The bounds of a bulk batch around an item of this length."""
-        if not self.expects(now):
-            return bounds
-        return bounds.within(self.most_ms(bounds.cost.base + bounds.overhead_ms), length)
+        most_ms = self.most_ms(bounds.cost.base + bounds.overhead_ms, now)
+        return bounds if math.isinf(most_ms) else bounds.within(most_ms, length)

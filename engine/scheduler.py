@@ -14,12 +14,11 @@ that it waits no longer than one; once batches have run ahead by `step_lead_ms` 
 Two shares bound every wait. While interactive work waits, the bulk lane still gets `bulk_share` of the device; and
 `oldest_share` of it goes to whatever has waited longest, however the deadlines lie. What bulk work has had of the
 device while no interactive work waited counts, so that it presses in only where it would not advance by itself. While
-interactive work has been seen lately, bulk batches are small (see `engine.courtesy`).
+interactive work has been seen lately, bulk batches are short (see `engine.courtesy`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -158,7 +157,7 @@ class Scheduler:
 
     def bulk_ms(self, own_ms: float, now: float) -> float:
         """How long a bulk step may take now of which `own_ms` are spent whatever is in it."""
-        return self._courtesy.most_ms(own_ms) if self._courtesy.expects(now) else math.inf
+        return self._courtesy.most_ms(own_ms, now)
 
     def pick(self, ready: Ready, *, idle: bool, now: float = 0.0, bulk: bool = True) -> Batch | None:
         """The next batch, or None if no model with waiting items can run one."""

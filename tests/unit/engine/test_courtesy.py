@@ -60,10 +60,12 @@ def test_a_bulk_batch_takes_no_longer_than_interactive_ones_while_these_come(mak
     assert len(pick(scheduler, 0.02).entries) == 1
 
 
-def test_bulk_work_runs_at_full_size_once_no_interactive_work_has_come_for_a_while(make_work: MakeWork) -> None:
-    scheduler = filled([one(make_work), *bulk(make_work, 40)])
+def test_bulk_batches_grow_with_the_time_for_which_no_interactive_work_has_come(make_work: MakeWork) -> None:
+    scheduler = filled([one(make_work), *bulk(make_work, 60)])
     pick(scheduler)
-    assert len(pick(scheduler, LATER).entries) == 1024 // 80
+    for now in (LATER, 3.0, 4.0):
+        assert spent(pick(scheduler, now)) == pytest.approx(now * 50, abs=20)
+    assert len(pick(scheduler, 60.0).entries) == 1024 // 80
 
 
 def test_a_bulk_batch_is_never_so_small_that_most_of_it_is_the_batchs_own_cost(make_work: MakeWork) -> None:
