@@ -41,7 +41,8 @@ class OnlyReply(Response):
         body = bytes(self.body)
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": body[:-1], "more_body": True})
-        # A caller who has left is noticed by the loop.
+        # The server waits with the next piece until this one is on its way, or the caller has left.
+        await send({"type": "http.response.body", "body": b"", "more_body": True})
         await asyncio.sleep(0)
         if not await Request(scope, receive).is_disconnected():
             await forget(self._it, self._id)

@@ -146,12 +146,19 @@ class Committer:
 
 
 def _unused(batch: Sequence[Ending], written: Sequence[tuple[Completion, Ended]]) -> list[str]:
-    """The blobs of results that no row names: another attempt ended the job, or the database refused this one."""
-    return [
-        ending.completion.result_blob
-        for ending, (completion, outcome) in zip(batch, written, strict=True)
-        if ending.completion.result_blob is not None and not (outcome.applied and completion.result_blob is not None)
-    ]
+    """The blobs that no row names.
+
+    Those of results, where another attempt ended the job or the database refused this one; those of the inputs of jobs
+    that are not kept.
+    """
+    keys = []
+    for ending, (completion, outcome) in zip(batch, written, strict=True):
+        result, job = ending.completion.result_blob, completion.submission
+        if result is not None and not (outcome.applied and completion.result_blob is not None):
+            keys.append(result)
+        if job.inputs_blob is not None and not job.keep and outcome.state is not None and outcome.state.final:
+            keys.append(job.inputs_blob)
+    return keys
 
 
 def _status(completion: Completion, outcome: Ended) -> str:

@@ -109,7 +109,7 @@ async def test_a_repeat_under_a_key_leaves_no_second_blob(
 async def test_with_the_store_away_nothing_is_accepted(
     api: Api, settings: Settings, database: Database, messages: Callable[[], int]
 ) -> None:
-    Path(settings.blobs_url).write_text("a file where the folder was")
+    await asyncio.to_thread(Path(settings.blobs_url).write_text, "a file where the folder was")
     refused = await api.submit(*LARGE)
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "store_unavailable")
     assert "retry-after" in refused.headers

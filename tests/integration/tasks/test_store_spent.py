@@ -23,13 +23,12 @@ Row = Callable[[Submission], Job]
 SetColumns = Callable[..., None]
 
 NOW = datetime.now(UTC)
-CONTENT = "inputs, inputs_blob, result, result_blob, options"
+CONTENT = "SELECT inputs, inputs_blob, result, result_blob, options FROM jobs WHERE id = %(id)s"
 
 
 def content(database: Database, job: Submission) -> tuple[Any, ...]:
     """What the row holds of what a caller sent or got."""
-    statement = f"SELECT {CONTENT} FROM jobs WHERE id = %(id)s"
-    return database.run(lambda conn: tuple(conn.exec_driver_sql(statement, {"id": job.id}).one()))
+    return database.run(lambda conn: tuple(conn.exec_driver_sql(CONTENT, {"id": job.id}).one()))
 
 
 def due(database: Database) -> set[str]:
