@@ -8,7 +8,7 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self
 
-from roost import asking, flows
+from roost import asking, document_backfills, flows
 from roost.awaiting import AsyncDriver
 from roost.backfill import Backfill, Order, Part, Progress, plan_of
 from roost.calls import Calls, JobCalls
@@ -72,6 +72,12 @@ class AsyncClient(
         async with aclosing(self._driver.give(flows.pages(filters, most, self._patience))) as infos:
             async for info in infos:
                 yield AsyncJob(info, self._driver, self._patience)
+
+    async def content(self, file_id: str) -> AsyncIterator[bytes]:
+        """As `Client.content`."""
+        async with aclosing(self._driver.give(document_backfills.content(file_id, self._patience))) as pieces:
+            async for piece in pieces:
+                yield piece
 
     def backfill(
         self,

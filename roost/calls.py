@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from roost import asking, flows
+from roost.document_backfills import DocumentBackfills
 from roost.job_info import JobInfo
 from roost.steps import Patience, Steps
 from roost.transport import Address, address, now
@@ -122,6 +123,11 @@ class Calls(ABC, Generic[ResultT, JobT, ObjectT, ListT, TextT]):
         """What the server tells as plain text, such as /metrics."""
         found: TextT = self._run(flows.text(path, self._patience))
         return found
+
+    @property
+    def backfills(self) -> DocumentBackfills[ObjectT, ListT]:
+        """Backfills of documents, which the server works through."""
+        return DocumentBackfills(self._run, self._patience)
 
     @abstractmethod
     def _connect(self, where: Address, connections: int) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from roost import asking, flows
+from roost import asking, document_backfills, flows
 from roost.async_client import AsyncClient, AsyncJob
 from roost.backfill import Backfill, Order, Progress, plan_of
 from roost.blocking import Driver
@@ -72,6 +72,10 @@ class Client(Calls[Result, Job, dict[str, Any], list[dict[str, Any]], str]):
         """The jobs that match every filter (`status`, `verb`, `model`, `tag`, `lane`), newest first; at most `most`."""
         for info in self._driver.give(flows.pages(filters, most, self._patience)):
             yield Job(info, self._driver, self._patience)
+
+    def content(self, file_id: str) -> Iterator[bytes]:
+        """The content of a file of the server, piece by piece. Raises NotFound or ConnectionFailed."""
+        yield from self._driver.give(document_backfills.content(file_id, self._patience))
 
     def backfill(
         self,

@@ -1,4 +1,4 @@
-"""The commands of those who use a server: submit, wait, jobs, models, top, usage speak to it by HTTP, as any client.
+"""The commands of those who use a server speak to it by HTTP, as any client: submit, wait, jobs, backfill and others.
 
 `keys` is for whoever runs it: it speaks to the database.
 """
@@ -9,7 +9,7 @@ import importlib
 
 import click
 
-NAMES = ("jobs", "keys", "submit", "top", "usage", "wait")
+NAMES = ("backfill", "jobs", "keys", "submit", "top", "usage", "wait")
 """Each is the command of that name in the module of that name; `roost models` has a place of its own."""
 
 
