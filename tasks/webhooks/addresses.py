@@ -139,6 +139,8 @@ def parse_allowed(value: str) -> Allowed:
 
 
 def _network(entry: str) -> Network | None:
+    if "%" in entry:  # a zone, which no address that is checked has
+        return None
     try:
         return ip_network(entry)
     except ValueError:

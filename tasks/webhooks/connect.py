@@ -17,14 +17,31 @@ and cuts a longer reply off (`cut`); `fetch` takes a 200 alone, and raises Limit
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+import httpcore
+import httpx
+
+from tasks.errors import LimitExceeded, TaskError, UrlRefused, UrlUnreachable
 from tasks.webhooks.addresses import Address
-from tasks.webhooks.guard import Guard
+from tasks.webhooks.guard import Guard, Target
+from tasks.webhooks.resolver import Resolver
 
 Resolve = Callable[[str], Awaitable[list[Address]]]
-"""All addresses of a name; none if it has none. Raises OSError."""
+"""All addresses of a name. Raises OSError when there are none."""
+
+CONNECT_S = 5.0
+"""One address that does not answer is given up after this, and the next one is tried."""
+
+MOST_ADDRESSES = 4
+_PIECE = 2**20
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +63,216 @@ class Fetched:
 
 
 class Opener:
-    """Opens URLs under a guard. `resolve` is for tests; without it the system's resolver is asked."""
+    """Opens URLs under a guard, each over a connection of its own. Nothing is open between two calls.
 
-    def __init__(self, guard: Guard, *, resolve: Resolve | None = None) -> None:
+    `resolve` and `trust` are for tests: who is asked for addresses, and which certificates count.
+    """
+
+    def __init__(self, guard: Guard, *, resolve: Resolve | None = None, trust: ssl.SSLContext | None = None) -> None:
         self.guard = guard
-        self._resolve = resolve
+        self._resolve = resolve or Resolver()
+        self._trust = trust
 
     async def post(
         self, url: str, body: bytes, headers: Mapping[str, str], *, timeout_s: float, most_bytes: int
     ) -> Reply:
         """Send the body and read at most `most_bytes` of the reply. Raises UrlRefused or UrlUnreachable."""
-        raise NotImplementedError
+        async with self._exchange("POST", url, "url", headers, body, timeout_s) as response:
+            kept, cut = bytearray(), False
+            async for piece in _stream(response):
+                room = most_bytes - len(kept)
+                kept += piece[:room]
+                if cut := len(piece) > room:
+                    break
+            return Reply(response.status, _headers(response), bytes(kept), cut)
 
     async def fetch(self, url: str, *, timeout_s: float, most_bytes: int, param: str = "url") -> Fetched:
         """The file at the URL. Raises UrlRefused, UrlUnreachable or LimitExceeded, which name `param`."""
-        raise NotImplementedError
+        async with self._exchange("GET", url, param, {"accept": "*/*"}, None, timeout_s) as response:
+            if response.status != 200:
+                raise _status(response.status, param)
+            headers = _headers(response)
+            announced = headers.get("content-length", "")
+            if announced.isdigit() and int(announced) > most_bytes:
+                raise _too_large(param, most_bytes)
+            data = bytearray()
+            async for piece in _decoded(_stream(response), headers.get("content-encoding", ""), param):
+                data += piece
+                if len(data) > most_bytes:
+                    raise _too_large(param, most_bytes)
+            return Fetched(bytes(data), headers.get("content-type", "").partition(";")[0].strip().lower())
+
+    @asynccontextmanager
+    async def _exchange(
+        self, method: str, url: str, param: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float
+    ) -> AsyncIterator[httpcore.Response]:
+        """One request and its response, within the time. What goes wrong is raised as UrlRefused or UrlUnreachable."""
+        target = self.guard.check(url, param)
+        try:
+            async with (
+                asyncio.timeout(timeout_s),
+                httpcore.AsyncHTTPConnection(
+                    origin=httpcore.Origin(target.scheme.encode(), target.host.encode(), target.port),
+                    ssl_context=self._context(),
+                    network_backend=_Pinned(self.guard, self._resolve, target),
+                ) as connection,
+                connection.stream(
+                    method,
+                    httpcore.URL(
+                        scheme=target.scheme.encode(),
+                        host=target.host.encode(),
+                        port=target.port,
+                        target=target.target.encode(),
+                    ),
+                    headers=[*_sent(target, headers, body)],
+                    content=body,
+                ) as response,
+            ):
+                yield response
+        except _Inside as error:
+            raise UrlRefused(f"{param!r} must be a URL that leads to a public host: {error}.", param=param) from None
+        except TimeoutError:
+            raise UrlUnreachable(f"{param!r} took longer than {timeout_s:g} s.", param=param, retryable=True) from None
+        except _FAILED as error:
+            raise UrlUnreachable(f"{param!r} {_why(error)}.", param=param, retryable=True) from None
+
+    def _context(self) -> ssl.SSLContext:
+        if self._trust is None:
+            self._trust = httpx.create_ssl_context()
+        return self._trust
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Nothing is kept open; here for those who close what they made."""
+
+
+class _Inside(Exception):
+    """An address that the name has is none to connect to; the text says why."""
+
+
+class _Pinned(httpcore.AsyncNetworkBackend):
+    """Connects to checked addresses of the one target, and to nothing else whatever it is asked for."""
+
+    def __init__(self, guard: Guard, resolve: Resolve, target: Target) -> None:
+        self._guard = guard
+        self._resolve = resolve
+        self._target = target
+        self._plain = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's own form
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """A connection to the first of the target's addresses that takes one. Raises _Inside or a network error."""
+        target = self._target
+        addresses = [target.address] if target.address is not None else await self._resolve(target.host)
+        why = self._guard.first_refusal(target.host, addresses)
+        if why is not None:
+            raise _Inside(why)
+        failed: Exception = httpcore.ConnectError("no address")
+        for address in addresses[:MOST_ADDRESSES]:
+            try:
+                return await self._plain.connect_tcp(str(address), target.port, timeout=CONNECT_S)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failed = error
+        raise failed
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's own form
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Never: a socket of this machine is the inside."""
+        raise _Inside("a local socket is none")
+
+    async def sleep(self, seconds: float) -> None:
+        """Between retries of the library, of which we ask none."""
+        await asyncio.sleep(seconds)
+
+
+_FAILED = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError)
+
+
+def _why(error: Exception) -> str:
+    """What went wrong, as the end of a sentence; without words of the other side."""
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
+        causes.append(cause)
+    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
+        return "has a certificate that is not valid for its host"
+    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return "speaks no TLS that we do"
+    match error:
+        case httpcore.ConnectTimeout() | httpcore.ConnectError():
+            return "takes no connection"
+        case httpcore.ProtocolError():
+            return "does not answer in HTTP/1.1"
+        case httpcore.NetworkError() | httpcore.TimeoutException():
+            return "ended the connection before its answer was whole"
+        case _:
+            return "has a host whose name leads nowhere"
+
+
+def _sent(target: Target, headers: Mapping[str, str], body: bytes | None) -> Iterable[tuple[bytes, bytes]]:
+    ours = {"host": target.authority, "accept-encoding": "identity", "connection": "close"}
+    if body is not None:
+        ours["content-length"] = str(len(body))
+    given = {name.lower(): value for name, value in headers.items()}
+    for name, value in {"user-agent": "Roost", **given, **ours}.items():
+        yield name.encode("ascii"), value.encode("latin-1")
+
+
+def _headers(response: httpcore.Response) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for raw_name, raw in response.headers:
+        name, value = raw_name.decode("latin-1").lower(), raw.decode("latin-1")
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
+
+
+async def _stream(response: httpcore.Response) -> AsyncIterator[bytes]:
+    async for piece in response.aiter_stream():
+        yield piece
+
+
+async def _decoded(pieces: AsyncIterator[bytes], encoding: str, param: str) -> AsyncIterator[bytes]:
+    """What the pieces say, in pieces that are small however much a few bytes stand for. Raises UrlUnreachable."""
+    encoding = encoding.strip().lower()
+    if encoding in {"", "identity"}:
+        async for piece in pieces:
+            yield piece
+        return
+    if encoding not in {"gzip", "x-gzip", "deflate"}:
+        raise UrlUnreachable(f"{param!r} comes in a Content-Encoding that was not asked for.", param=param)
+    reader = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    try:
+        async for piece in pieces:
+            left = piece
+            while left and not reader.eof:
+                yield reader.decompress(left, _PIECE)
+                left = reader.unconsumed_tail
+                await asyncio.sleep(0)  # others have their turn while much is unpacked
+    except zlib.error:
+        raise _garbled(param) from None
+    if not reader.eof:
+        raise _garbled(param)
+
+
+def _garbled(param: str) -> UrlUnreachable:
+    return UrlUnreachable(f"{param!r} comes compressed, and cannot be unpacked.", param=param)
+
+
+def _status(status: int, param: str) -> TaskError:
+    if status in _REDIRECTS:
+        return UrlUnreachable(
+            f"{param!r} answers {status}, a redirect, and none is followed; give the URL that it leads to.", param=param
+        )
+    return UrlUnreachable(f"{param!r} answers {status}, not 200.", param=param, retryable=status in _AGAIN)
+
+
+def _too_large(param: str, most: int) -> LimitExceeded:
+    return LimitExceeded(f"{param!r} leads to a file of more than {most} bytes, the most that is fetched.", param=param)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import quote
 
 import idna
 
 from tasks.errors import UrlRefused
-from tasks.webhooks.addresses import Address, Allowed, address_refusal
+from tasks.webhooks.addresses import Address, Allowed, address_refusal, parse_allowed
 
 MAX_URL_CHARS = 2048
 
@@ -29,8 +29,8 @@ _QUAD = re.compile(r"(?:0|[1-9][0-9]{0,2})(?:\.(?:0|[1-9][0-9]{0,2})){3}")
 _PORTS = {"https": 443, "http": 80}
 
 _INSIDE = frozenset(
-    "localhost localdomain local internal intranet private lan home corp svc consul onion test invalid example arpa"
-    " cluster.local".split()
+    {"localhost", "localdomain", "local", "internal", "intranet", "private", "lan", "home", "corp", "svc", "consul"}
+    | {"onion", "test", "invalid", "example", "arpa"}
 )
 """Last parts of names that no public host has, whatever a resolver of ours would say."""
 
@@ -64,8 +64,13 @@ class Target:
 class Guard:
     """What may be reached: the outside by https, and what `allowed` names, by http too. `http`: the outside as well."""
 
-    allowed: Allowed = Allowed()
+    allowed: Allowed = field(default_factory=Allowed)
     http: bool = False
+
+    @classmethod
+    def of(cls, allow: str, *, http: bool) -> Guard:
+        """The guard of two settings: a list of what is allowed, and whether http is. Raises ValueError."""
+        return cls(parse_allowed(allow), http)
 
     def check(self, url: str, param: str = "url") -> Target:
         """The URL, if its text leads nowhere that is refused. Nothing is resolved. Raises UrlRefused, naming `param`.
