@@ -278,6 +278,7 @@ def test_a_window_ends_when_it_says(client: OpenAI, stack: Any, window: str, sec
         ({"input_file_id": "file-nothing"}, "input_file_id"),
         ({"metadata": {"a": 1}}, "metadata.a"),
         ({"metadata": {"a": "\0"}}, "metadata.a"),
+        ({"metadata": {"a\0": "b"}}, "metadata.a\0.[key]"),
         ({"output_expires_after": {"anchor": "created_at", "seconds": 5}}, "output_expires_after.seconds"),
         ({"extra": 1}, "extra"),
     ],

@@ -193,6 +193,24 @@ def test_forms_and_dimensions_may_differ_inside_one_batch(someone: Any) -> None:
     ]
 
 
+def test_what_is_large_is_in_the_blob_store_and_goes_with_its_job_or_with_its_answer(stack: Any, someone: Any) -> None:
+    texts = ["word " * 500] * 200
+
+    def blobs() -> int:
+        return sum(path.is_file() for path in (stack.settings.data_dir / "blobs" / "jobs").rglob("*"))
+
+    before = blobs()
+    kept = someone.submit(texts)
+    vectors = someone.vectors(someone.end(kept)["id"])
+    assert (len(vectors), blobs() - before) == (200, 2)
+    assert someone.client.delete(f"/v1/jobs/{kept}").json()["deleted"]
+    assert blobs() == before
+    answer = someone.post(texts, wait=30, store=False).json()
+    assert len(answer["result"]["items"]) == 200
+    until(lambda: blobs() == before)
+    assert someone.client.get(answer["urls"]["result"]).status_code == 410
+
+
 def test_large_results_read_again_and_again_leave_no_memory_behind_in_the_api(stack: Any, someone: Any) -> None:
     texts = [f"text {n}" for n in range(512)]
     api = psutil.Process(stack.part("api").pid)

@@ -131,6 +131,16 @@ async def test_nul_in_a_text_is_text(api: Api, consumer: Consumer) -> None:
     assert (job["status"], job["items_failed"]) == ("succeeded", 0)
 
 
+async def test_nul_in_what_a_model_gives_is_told_as_it_is(api: Api, consumer: Consumer) -> None:
+    """Converters find it in files, such as PDFs, that hold it where text should be."""
+    fault = {"code": "model_failed", "message": "no \0 here", "retryable": False}
+    consumer.edit = lambda index, row: {**row, "text": "a\0b"} if index else {"error": fault}
+    job = (await api.submit("cat", "dog", wait=10)).json()
+    assert (job["status"], job["items_failed"]) == ("succeeded", 1)
+    told_ = (await api.http.get(job["urls"]["result"])).json()["items"]
+    assert (told_[0]["error"]["message"], told_[1]["text"]) == ("no \0 here", "a\0b")
+
+
 async def test_special_token_literals_are_text_and_are_counted(api: Api, consumer: Consumer) -> None:
     job = (await api.submit("<|endoftext|>", "[CLS] [SEP] [MASK]", "</s>", "<|im_end|>", wait=10)).json()
     assert job["status"] == "succeeded"

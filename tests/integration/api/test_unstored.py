@@ -141,7 +141,7 @@ async def test_no_word_of_it_is_in_the_reply_channel_of_others_or_in_the_log(
     api: Api, consumer: Consumer, broker: redis.Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer.edit = echo
-    with broker.pubsub() as heard:
+    with broker.pubsub() as heard:  # type: ignore[no-untyped-call]
         heard.subscribe(keys.CHANGES)
         await api.submit(SECRET, wait=10, store=False)
         said = [await asyncio.to_thread(heard.get_message, timeout=5) for _ in range(2)]
