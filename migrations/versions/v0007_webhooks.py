@@ -68,7 +68,10 @@ def upgrade() -> None:
         sa.Column("data", postgresql.JSONB(astext_type=sa.Text()), nullable=False, comment="of the payload"),
         sa.Column("created_at", _MOMENT, nullable=False),
         sa.Column("state", sa.Text(), server_default=sa.text("'pending'"), nullable=False),
-        sa.Column("attempts", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("attempts", sa.Integer(), server_default=sa.text("0"), nullable=False, comment="of all series"),
+        sa.Column(
+            "tries", sa.Integer(), server_default=sa.text("0"), nullable=False, comment="attempts of this series"
+        ),
         sa.Column(
             "next_at",
             _MOMENT,

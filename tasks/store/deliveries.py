@@ -1,0 +1,267 @@
+"""Deliveries: which are due, what came of each attempt, and what their owner sees of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import Connection
+
+from tasks.store.endpoints import DROP, own_secret
+from tasks.store.rows import clean
+from tasks.webhooks.endpoint import Attempt, Delivery, DeliveryNotFound, Due
+from tasks.webhooks.schedule import Health, Next, State, Tried
+
+_NAMES = tuple(Delivery.__dataclass_fields__)
+_COLUMNS = ", ".join(f"deliveries.{name}" for name in _NAMES)
+
+# The targets one after the other by the index, and of each no more than it has room for: what waits for a thousand dead
+# receivers is never read, and a healthy one is found whatever waits before it.
+_CLAIM = """
+WITH RECURSIVE targets (target) AS (
+  (SELECT target FROM deliveries WHERE state = 'pending' ORDER BY target LIMIT 1)
+  UNION ALL
+  SELECT (SELECT d.target FROM deliveries AS d WHERE d.state = 'pending' AND d.target > t.target
+          ORDER BY d.target LIMIT 1)
+  FROM targets AS t WHERE t.target IS NOT NULL
+), due AS (
+  SELECT d.id, d.next_at FROM targets AS t
+  LEFT JOIN jsonb_each_text(%(room)s::jsonb) AS r ON r.key = t.target
+  CROSS JOIN LATERAL (
+    SELECT id, next_at FROM deliveries
+    WHERE state = 'pending' AND target = t.target AND next_at <= %(now)s
+    ORDER BY next_at LIMIT coalesce(r.value::int, %(each)s)
+  ) AS d
+  WHERE t.target IS NOT NULL ORDER BY d.next_at LIMIT %(most)s
+), ours AS MATERIALIZED (
+  SELECT id FROM deliveries WHERE id IN (SELECT id FROM due) AND state = 'pending' AND next_at <= %(now)s
+  ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE deliveries SET next_at = %(until)s, attempts = deliveries.attempts + 1,
+  tries = deliveries.tries + 1
+FROM ours, deliveries AS d LEFT JOIN webhook_endpoints AS e ON e.id = d.endpoint
+WHERE deliveries.id = ours.id AND d.id = ours.id
+RETURNING deliveries.id, deliveries.caller, deliveries.endpoint, deliveries.target, coalesce(deliveries.url, e.url),
+  deliveries.secret, e.secret, CASE WHEN e.old_secret_until > %(now)s THEN e.old_secret END, deliveries.inline,
+  deliveries.type, deliveries.object, deliveries.data, deliveries.created_at, deliveries.attempts, deliveries.tries
+"""
+
+_NEXT = """
+SELECT min(next_at) FROM deliveries WHERE state = 'pending' AND NOT target = ANY(%(full)s::text[])
+"""
+
+_ATTEMPT = """
+INSERT INTO delivery_attempts (delivery, number, at, duration_ms, status, error)
+SELECT %(id)s, %(number)s, %(at)s, %(duration_ms)s, %(status)s, %(error)s
+WHERE EXISTS (SELECT 1 FROM deliveries WHERE id = %(id)s) ON CONFLICT DO NOTHING
+"""
+_AFTER = """
+UPDATE deliveries SET state = %(state)s, next_at = %(next_at)s, ended_at = %(ended_at)s
+WHERE id = %(id)s AND state = 'pending' AND attempts = %(number)s
+"""
+_HEALTH = "SELECT failing_since FROM webhook_endpoints WHERE id = %(id)s FOR NO KEY UPDATE"
+_HEALTHY = "UPDATE webhook_endpoints SET failing_since = NULL WHERE id = %(id)s AND failing_since IS NOT NULL"
+_FAILING = """
+UPDATE webhook_endpoints SET failing_since = %(since)s,
+  disabled_at = CASE WHEN %(why)s::text IS NULL THEN disabled_at ELSE coalesce(disabled_at, %(now)s) END,
+  disabled_why = CASE WHEN disabled_at IS NULL THEN %(why)s::text ELSE disabled_why END
+WHERE id = %(id)s
+"""
+
+_GET = f"SELECT {_COLUMNS} FROM deliveries WHERE id = %(id)s AND caller = %(caller)s"
+_ATTEMPTS = """
+SELECT number, at, duration_ms, status, error FROM delivery_attempts WHERE delivery = %(id)s ORDER BY number
+"""
+_AGAIN = "state = 'pending', tries = 0, next_at = %(now)s, ended_at = NULL"
+_REDELIVER = f"UPDATE deliveries SET {_AGAIN} WHERE id = %(id)s AND caller = %(caller)s RETURNING {_COLUMNS}"
+_REDELIVER_RANGE = f"""
+UPDATE deliveries SET {_AGAIN} WHERE id IN (
+  SELECT id FROM deliveries
+  WHERE endpoint = %(endpoint)s AND caller = %(caller)s AND state = ANY(%(states)s::text[])
+    AND created_at >= %(since)s AND created_at < %(until)s
+  ORDER BY id LIMIT %(limit)s FOR NO KEY UPDATE
+)
+"""
+_FORGET = """
+DELETE FROM deliveries WHERE id IN (
+  SELECT id FROM deliveries WHERE ended_at <= %(before)s ORDER BY ended_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+"""
+_STANDING = "SELECT state, count(*), min(next_at) FROM deliveries WHERE state = 'pending' GROUP BY 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which deliveries to list; None takes all."""
+
+    endpoint: UUID | None = None
+    state: State | None = None
+    type: str | None = None
+    object: UUID | None = None
+
+
+def claim(
+    conn: Connection, now: datetime, lease: timedelta, *, most: int, each: int, room: Mapping[str, int]
+) -> list[Due]:
+    """Take at most `most` deliveries that are due, of each target no more than `each`, or than its `room` says.
+
+    Each counts an attempt by that, and is taken again by whoever looks after the lease if nothing comes of it.
+    """
+    given = {
+        "now": now,
+        "until": now + lease,
+        "most": most,
+        "each": each,
+        "room": orjson.dumps(dict(room)).decode(),
+    }
+    return [_due(conn, row) for row in conn.exec_driver_sql(_CLAIM, given).all()]
+
+
+def next_due(conn: Connection, full: Sequence[str]) -> datetime | None:
+    """When the next delivery is due of a target that is not full; None if nothing waits."""
+    found: datetime | None = conn.exec_driver_sql(_NEXT, {"full": list(full)}).scalar_one()
+    return found
+
+
+def health_of(conn: Connection, endpoint: UUID) -> datetime | None:
+    """Since when an endpoint has had nothing but failures; it is locked, for `record` to follow."""
+    found: datetime | None = conn.exec_driver_sql(_HEALTH, {"id": endpoint}).scalar_one_or_none()
+    return found
+
+
+def record(conn: Connection, due: Due, tried: Tried, then: Next, health: Health | None) -> None:
+    """Note an attempt, what becomes of its delivery, and how its endpoint does.
+
+    One that was taken over meanwhile changes nothing but the list of attempts.
+    """
+    given = {"id": due.id, "number": due.attempts}
+    attempt = {"at": tried.at, "duration_ms": tried.duration_ms, "status": tried.status, "error": tried.error}
+    conn.exec_driver_sql(_ATTEMPT, given | attempt).close()
+    ended_at = None if then.state is State.PENDING else tried.at
+    conn.exec_driver_sql(_AFTER, given | {"state": then.state, "next_at": then.at, "ended_at": ended_at}).close()
+    if due.endpoint is None or health is None:
+        return
+    if health.failing_since is None:
+        conn.exec_driver_sql(_HEALTHY, {"id": due.endpoint}).close()
+        return
+    told = {"id": due.endpoint, "since": health.failing_since, "why": health.disable, "now": tried.at}
+    conn.exec_driver_sql(_FAILING, told).close()
+    if health.disable is not None:
+        conn.exec_driver_sql(DROP, {"id": due.endpoint, "now": tried.at}).close()
+
+
+def get(conn: Connection, id_: UUID | None, caller: str) -> Delivery:
+    """A delivery of a caller. Raises DeliveryNotFound; None is the id of none."""
+    row = None
+    if id_ is not None:
+        row = conn.exec_driver_sql(_GET, {"id": id_, "caller": clean(caller)}).one_or_none()
+    if row is None:
+        raise DeliveryNotFound
+    return _of(row)
+
+
+def attempts(conn: Connection, id_: UUID) -> list[Attempt]:
+    """All attempts of a delivery, in order."""
+    return [Attempt(*row) for row in conn.exec_driver_sql(_ATTEMPTS, {"id": id_})]
+
+
+def page(conn: Connection, caller: str, filters: Filters, *, after: UUID | None, limit: int) -> list[Delivery]:
+    """At most `limit` deliveries of a caller, newest first, from beyond the delivery `after`."""
+    given = {
+        "caller": clean(caller),
+        "endpoint": filters.endpoint,
+        "state": filters.state,
+        "type": filters.type,
+        "object": filters.object,
+        "after": after,
+        "limit": limit,
+    }
+    wanted = [f"{name} = %({name})s" for name in ("endpoint", "state", "type", "object") if given[name] is not None]
+    beyond = ["id < %(after)s"] if after is not None else []
+    where = " AND ".join(["caller = %(caller)s", *wanted, *beyond])
+    rows = conn.exec_driver_sql(
+        f"SELECT {_COLUMNS} FROM deliveries WHERE {where} ORDER BY id DESC LIMIT %(limit)s", given
+    )
+    return [_of(row) for row in rows]
+
+
+def redeliver(conn: Connection, id_: UUID | None, caller: str, now: datetime) -> Delivery:
+    """Begin a new series of attempts, under the same id. Raises DeliveryNotFound."""
+    row = None
+    if id_ is not None:
+        row = conn.exec_driver_sql(_REDELIVER, {"id": id_, "caller": clean(caller), "now": now}).one_or_none()
+    if row is None:
+        raise DeliveryNotFound
+    return _of(row)
+
+
+def redeliver_range(
+    conn: Connection,
+    endpoint: UUID,
+    caller: str,
+    *,
+    since: datetime,
+    until: datetime,
+    states: Sequence[State],
+    now: datetime,
+    limit: int,
+) -> int:
+    """The same for deliveries of an endpoint that were created in this time and are in one of these states; how many.
+
+    At most `limit` at once, the oldest first: call it again while it gives as many.
+    """
+    given = {
+        "endpoint": endpoint,
+        "caller": clean(caller),
+        "since": since,
+        "until": until,
+        "states": [state.value for state in states],
+        "now": now,
+        "limit": limit,
+    }
+    return conn.exec_driver_sql(_REDELIVER_RANGE, given).rowcount
+
+
+def forget(conn: Connection, before: datetime, limit: int) -> int:
+    """Delete deliveries that ended by then, with their attempts; how many."""
+    return conn.exec_driver_sql(_FORGET, {"before": before, "limit": limit}).rowcount
+
+
+def standing(conn: Connection) -> tuple[int, datetime | None]:
+    """How many deliveries are pending, and when the oldest of them was or is due."""
+    row = conn.exec_driver_sql(_STANDING).one_or_none()
+    return (0, None) if row is None else (int(row[1]), row[2])
+
+
+def _due(conn: Connection, row: Sequence[Any]) -> Due:
+    id_, caller, endpoint, target, url, own, current, old, inline, kind, object_, data, created_at, number, tries = row
+    if own is not None:
+        keys = [own]
+    elif endpoint is not None:
+        keys = [key for key in (current, old) if key is not None]
+    else:
+        keys = [own_secret(conn, caller)]
+    return Due(
+        id=id_,
+        caller=caller,
+        endpoint=endpoint,
+        target=target,
+        url=url,
+        keys=tuple(bytes(key) for key in keys),
+        inline=inline,
+        type=kind,
+        object=object_,
+        data=data,
+        created_at=created_at,
+        attempts=number,
+        tries=tries,
+    )
+
+
+def _of(row: Sequence[Any]) -> Delivery:
+    values = dict(zip(_NAMES, row, strict=True))
+    return Delivery(**values | {"state": State(values["state"])})
