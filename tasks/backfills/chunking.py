@@ -71,6 +71,10 @@ _BLANK = re.compile(r"\n[ \t]*\n")
 
 def chunks(blocks: Sequence[Block], cut: Cut, count: Count) -> Iterator[Chunk]:
     """The chunks of a document in their order. No part of its text is lost but blanks between pieces."""
+    return (chunk for chunk in _chunks(blocks, cut, count) if chunk.text)
+
+
+def _chunks(blocks: Sequence[Block], cut: Cut, count: Count) -> Iterator[Chunk]:
     held: list[_Piece] = []
     size = fresh = 0
     gap = _GAP[cut.unit]
@@ -78,7 +82,7 @@ def chunks(blocks: Sequence[Block], cut: Cut, count: Count) -> Iterator[Chunk]:
         turned = bool(held) and piece.block.headings != held[-1].block.headings
         if fresh and (turned or size + gap * piece.first + piece.size > cut.size):
             yield _chunk(held)
-            held = [] if turned else _tail(held, min(cut.overlap, cut.size - piece.size - gap), gap)
+            held = [] if turned else _tail(held, min(cut.overlap, cut.size - piece.size - gap * piece.first), gap)
             size, fresh = sum(one.size + gap * one.first for one in held), 0
         size, fresh = size + piece.size + gap * (piece.first and bool(held)), fresh + 1
         held.append(piece)
@@ -88,8 +92,7 @@ def chunks(blocks: Sequence[Block], cut: Cut, count: Count) -> Iterator[Chunk]:
 
 def blocks_of(text: str) -> list[Block]:
     """The blocks of a plain text or of markdown: form feeds end pages, lines that begin with # are headings."""
-    found: list[Block] = []
-    headings: list[str] = []
+    outline = _Outline()
     pages = text.split(_PAGE)
     for number, page in enumerate(pages, 1):
         at = number if len(pages) > 1 else None
@@ -99,12 +102,11 @@ def blocks_of(text: str) -> list[Block]:
                 if (heading := _HEADING.fullmatch(line)) is None:
                     lines.append(line)
                     continue
-                _add(found, lines, at, headings)
+                outline.text("\n".join(lines), at)
+                outline.heading(len(heading[1]), heading[2], at)
                 lines = []
-                level = len(heading[1])
-                headings = [*headings[: level - 1], heading[2]]
-            _add(found, lines, at, headings)
-    return found
+            outline.text("\n".join(lines), at)
+    return outline.done()
 
 
 def parsed_blocks(data: Mapping[str, Any]) -> list[Block]:
@@ -115,15 +117,41 @@ def parsed_blocks(data: Mapping[str, Any]) -> list[Block]:
     return blocks_of(str(data.get("markdown") or data.get("text") or ""))
 
 
-def _add(found: list[Block], lines: list[str], page: int | None, headings: Sequence[str]) -> None:
-    if text := "\n".join(lines).strip():
-        found.append(Block(text, page, tuple(headings)))
+class _Outline:
+    """Blocks under their headings. A heading with nothing under it is a block itself, so that it is not lost."""
+
+    def __init__(self) -> None:
+        self._found: list[Block] = []
+        self._headings: list[tuple[int, str]] = []
+        self._bare: tuple[int, Block] | None = None
+
+    def heading(self, level: int, text: str, page: int | None) -> None:
+        """What comes is under this one; levels are from 1."""
+        if self._bare is not None and level <= self._bare[0]:
+            self._found.append(self._bare[1])
+        self._headings = [one for one in self._headings if one[0] < level]
+        self._bare = level, Block(text, page, self._names())
+        self._headings.append((level, text))
+
+    def text(self, text: str, page: int | None) -> None:
+        """A block, unless it is blank."""
+        if text := text.strip():
+            self._found.append(Block(text, page, self._names()))
+            self._bare = None
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(text for _, text in self._headings)
+
+    def done(self) -> list[Block]:
+        """All blocks."""
+        if self._bare is not None:
+            self._found.append(self._bare[1])
+        return self._found
 
 
 def _structured(structure: Mapping[str, Any], tables: Sequence[Mapping[str, Any]]) -> list[Block]:
     """In reading order. Headers and footers of pages are in Docling's `furniture`, which is passed over."""
-    found: list[Block] = []
-    headings: list[str] = []
+    outline = _Outline()
     waiting = [structure.get("body") or {}]
     seen: set[str] = set()
     while waiting:
@@ -135,15 +163,14 @@ def _structured(structure: Mapping[str, Any], tables: Sequence[Mapping[str, Any]
             place = int(ref.rpartition("/")[2])
             text = str(tables[place].get("markdown") or "").strip() if place < len(tables) else text
         if text and kind in ("title", "section_header"):
-            level = 1 if kind == "title" else int(node.get("level") or 1) + 1
-            headings = [*headings[: level - 1], text]
-        elif text:
-            found.append(Block(text, _page(node), tuple(headings)))
+            outline.heading(1 if kind == "title" else int(node.get("level") or 1) + 1, text, _page(node))
+        else:
+            outline.text(text, _page(node))
         # A ref is visited once, whatever the structure says of itself.
         fresh = [child for child in children if child not in seen]
         seen.update(fresh)
         waiting.extend(node for child in reversed(fresh) if (node := _node(structure, child)) is not None)
-    return found
+    return outline.done()
 
 
 def _node(structure: Mapping[str, Any], ref: str) -> Mapping[str, Any] | None:

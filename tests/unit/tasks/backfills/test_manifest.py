@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+import pytest
+
+from tasks.backfills.backfill import Document
+from tasks.backfills.manifest import documents
+from tasks.errors import InvalidRequest
+from tasks.lines import Fault
+
+
+def loads(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequest("it is not valid JSON.") from error
+
+
+def read(*lines: Any) -> list[Document | Fault]:
+    content = b"\n".join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
+    return list(documents([content], loads))
+
+
+def test_documents_have_the_numbers_of_their_lines() -> None:
+    found = read({"file": "file-1", "id": "a", "metadata": {"year": 2020}}, b"", {"path": "/srv/b"})
+
+    assert found == [
+        Document(1, "a", "file-1", "file-1", 0, {"year": 2020}),
+        # Nothing tells yet whether the content of a path has changed.
+        Document(3, "/srv/b", "/srv/b", "", 0, None),
+    ]
+
+
+def test_a_fingerprint_of_the_callers_counts_for_more_than_the_id_of_the_file() -> None:
+    (found,) = read({"file": "file-1", "fingerprint": "sha256:1"})
+
+    assert isinstance(found, Document)
+    assert found.fingerprint == "sha256:1"
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "param"),
+    [
+        (b"{", "invalid_json_line", None),
+        ([], "invalid_request", ""),
+        ({}, "invalid_request", "path"),
+        ({"file": "a", "path": "b"}, "invalid_request", "path"),
+        ({"file": "a", "fingerprimt": "b"}, "invalid_request", "fingerprimt"),
+        ({"file": "a", "id": ""}, "invalid_request", "id"),
+        ({"file": "a", "id": "x\ny"}, "invalid_request", "id"),
+        ({"file": "a", "metadata": {"a": []}}, "invalid_request", None),
+        (b"x" * 70_000, "line_too_long", None),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(line: Any, code: str, param: str | None) -> None:
+    good, fault = read({"file": "a"}, line)
+
+    assert isinstance(good, Document)
+    assert isinstance(fault, Fault)
+    assert (fault.code, fault.line) == (code, 2)
+    assert fault.message.startswith("Line 2: ")
+    if param is not None:
+        assert fault.param == param
