@@ -23,7 +23,7 @@ from api.forgetting import once
 from api.leaving import Leaving
 from api.media import Media, dumps
 from api.render import ended_job, job_object, queued_job
-from api.results import Encoding, result_object, rows_of
+from api.results import result_object, rows_of
 from api.services import Door, Services
 from api.waiting import Nudge, Signal, Waiter, is_over
 from catalog.errors import CatalogError
@@ -33,6 +33,7 @@ from tasks.jobs import Job, State
 from tasks.messages import Submission, travels
 from tasks.notices import Reply
 from tasks.ranking import rank
+from tasks.rendering import Encoding
 from tasks.store import read
 from tasks.store.accept import Existing, holder
 from tasks.tenant_limits import QuotaExceeded, TooManyJobs

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.compat.endpoints import Asked, Ended, Endpoint
-from api.results import Encoding, json_rows, result_object
+from api.results import result_object
 from catalog.terms import Verb
 from tasks.errors import InvalidRequest
+from tasks.rendering import Encoding, json_rows
 
 
 def _endpoint(verb: Verb) -> Endpoint:

@@ -16,13 +16,13 @@ from api.forgetting import once
 from api.identity import tenant
 from api.media import Media, dumps, media_of
 from api.moves import job_id
-from api.results import Encoding
 from api.route import KeyedRoute
 from api.routes.jobs import JobId
 from api.routes.replies import errors
 from api.schemas import ErrorReply, FailedResult, ResultObject
 from api.services import Services, services
 from tasks.jobs import State
+from tasks.rendering import Encoding
 
 router = APIRouter(route_class=KeyedRoute, tags=["jobs"])
 

@@ -18,11 +18,12 @@ from api.compat.sie.jobs import SieJob, SieSubmitted
 from api.door import admit, key_of
 from api.identity import tenant
 from api.media import Media, media_of
-from api.results import Encoding, encoding_of
+from api.results import encoding_of
 from api.route import PlainRoute, documented
 from api.routes.replies import errors
 from api.schemas import JobObject, JobWithResult
 from api.services import services
+from tasks.rendering import Encoding
 from tasks.request import JobRequest
 
 router = APIRouter(route_class=PlainRoute, tags=["jobs"])

@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from api.media import Media, dumps
-from api.results import Encoding, rows_of
+from api.results import rows_of
 from api.schemas import ResultItem, Usage
 from catalog.errors import InvalidOption
 from catalog.options import option_names, parse_options
@@ -22,6 +22,7 @@ from engine.device import CpuDevice
 from engine.errors import EngineError
 from engine.families import adapter_class
 from engine.types import Outcome, Output
+from tasks.rendering import Encoding
 from tasks.results import pack_rows
 from tests.adapters.case import Case, agree
 from tests.adapters.conftest import FAMILIES, answers, batch, cases_of

@@ -12,8 +12,8 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from api.media import Media
-from api.results import Encoding, json_rows
 from tasks.errors import InvalidRequest
+from tasks.rendering import Encoding, json_rows
 
 TYPES: Mapping[str, str] = {
     "float32": "<f4",

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from api.media import dumps
-from api.results import Encoding, json_rows
 from tasks.backfills.backfill import Document
 from tasks.backfills.plan import StepName
+from tasks.rendering import Encoding, json_rows
 
 _OURS = frozenset({"document", "metadata", "chunk", "page", "headings", "text"})
 _LEFT_OUT = frozenset({"id", "rank"})

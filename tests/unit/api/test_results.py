@@ -9,11 +9,12 @@ import orjson
 import pytest
 
 from api.media import Media, dumps
-from api.results import Encoding, encoding_of, result_object, rows_of
+from api.results import encoding_of, result_object, rows_of
 from catalog.options import EncodeOptions, OutputDtype
 from engine.multivectors import finish_multivector
 from engine.outputs import finish_vectors
 from tasks.errors import InvalidRequest
+from tasks.rendering import Encoding
 from tasks.results import pack_rows
 
 VECTOR = np.array([0.5, -0.25, 0.125, -1.0, 0.0, 2.0, -3.0, 1.0, 0.75], dtype=np.float32)
