@@ -23,12 +23,15 @@ from tasks.db import AsyncDatabase
 from tasks.messages import Submission
 from tasks.settings import Settings
 from tasks.store import usage
-from tasks.tenant_limits import Bucket, TenantLimits, check_day, limits_of, too_fast, too_many
+from tasks.tenant_limits import Bucket, QuotaExceeded, TenantLimits, check_day, limits_of, too_fast, too_many
 
 log = logging.getLogger(__name__)
 
 DAY_FRESH_S = 2.0
 """How old what a day's jobs used may be."""
+
+LEFT = 0.5
+"""What part of its tenant's burst and open jobs a backfill leaves to calls."""
 
 
 @dataclass(slots=True)
@@ -61,15 +64,26 @@ class Limiter:
         self._buckets: dict[str, Bucket] = {}
         self._days: dict[str, _Day] = {}
 
-    async def admit(self, job: Submission) -> None:
-        """Let a job in. Raises RateLimited, TooManyJobs or QuotaExceeded, or StoreUnavailable."""
+    async def admit(self, job: Submission, *, left: float = 0.0) -> None:
+        """Let a job in that leaves such a part of what may come at once to others.
+
+        Raises RateLimited, TooManyJobs or QuotaExceeded, or StoreUnavailable.
+        """
         limits = limits_of(self._settings, self._own(job.caller))
         if not limits.any:
             return
-        await self._check_day(limits, job)
+        await self._check_day(limits, job.caller)
         if limits.requests_per_s or limits.open_jobs:
-            await self._check_now(limits, job)
+            await self._check_now(limits, job, left)
         self._count(job.caller, job.items)
+
+    async def resumes_at(self, caller: str) -> datetime | None:
+        """When a tenant may go on that has used what it may in a day; None if it has not. Raises StoreUnavailable."""
+        try:
+            await self._check_day(limits_of(self._settings, self._own(caller)), caller)
+        except QuotaExceeded as error:
+            return datetime.fromtimestamp(self._clock() + error.retry_after_s, UTC)
+        return None
 
     async def release(self, id_: UUID, caller: str, unused: int = 0) -> None:
         """A job that was let in is not open any more; or it never came to be, and so many items are `unused`."""
@@ -81,12 +95,12 @@ class Limiter:
         except (RedisError, OSError) as error:  # the sweeper does it
             log.debug("job %s is still counted: %s", id_, type(error).__name__)
 
-    async def _check_now(self, limits: TenantLimits, job: Submission) -> None:
+    async def _check_now(self, limits: TenantLimits, job: Submission, left: float) -> None:
         try:
-            said = await self._admit(keys=admit_keys(job.caller), args=admit_arguments(limits, job.id))
+            said = await self._admit(keys=admit_keys(job.caller), args=admit_arguments(limits, job.id, left))
         except (RedisError, OSError) as error:
             log.warning("limits are held by each process alone: %s", type(error).__name__)
-            self._admit_here(limits, job.caller)
+            self._admit_here(limits, job.caller, left)
             return
         if said[0] == b"rate":
             raise too_fast(limits, float(said[1]))
@@ -98,21 +112,21 @@ class Limiter:
         if (used := self._days.get(caller)) is not None:
             used.items += items
 
-    async def _check_day(self, limits: TenantLimits, job: Submission) -> None:
+    async def _check_day(self, limits: TenantLimits, caller: str) -> None:
         if not limits.items_per_day and not limits.tokens_per_day:
             return
         now = datetime.fromtimestamp(self._clock(), UTC)
-        used = self._days.get(job.caller)
+        used = self._days.get(caller)
         if used is None or used.day != now.date() or not 0 <= now.timestamp() - used.at < DAY_FRESH_S:
-            items, tokens = await self._database.run(usage.of_day, job.caller, now.date())
-            used = self._days[job.caller] = _Day(now.timestamp(), now.date(), items, tokens)
+            items, tokens = await self._database.run(usage.of_day, caller, now.date())
+            used = self._days[caller] = _Day(now.timestamp(), now.date(), items, tokens)
         check_day(limits, used.items, used.tokens, now)
 
-    def _admit_here(self, limits: TenantLimits, caller: str) -> None:
+    def _admit_here(self, limits: TenantLimits, caller: str, left: float) -> None:
         if not limits.requests_per_s:
             return
         now = self._clock()
-        bucket, wait_s = self._buckets.get(caller, Bucket(limits.burst, now)).taken(limits, now)
+        bucket, wait_s = self._buckets.get(caller, Bucket(limits.burst, now)).taken(limits, now, left)
         self._buckets[caller] = bucket
         if wait_s:
             raise too_fast(limits, wait_s)

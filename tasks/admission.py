@@ -14,18 +14,20 @@ from tasks.script_parts import NOW, Command
 from tasks.tenant_limits import TenantLimits
 
 ADMIT = f"""#!lua flags=allow-oom
--- KEYS: rate, open. ARGV: jobs a second (0: no limit), burst, most open (0: no limit), the job's id.
+-- KEYS: rate, open. ARGV: jobs a second (0: no limit), burst, most open (0: no limit), the job's id, and what part of
+-- burst and open jobs it leaves to others.
 -- 'ok'; 'rate' and the seconds until a job may come; or 'open'.
 {NOW}
 local rate, burst, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local jobs = burst
+local left = tonumber(ARGV[5])
+local jobs, least = burst, 1 + math.floor(burst * left)
 if rate > 0 then
   local had, at = unpack(redis.call('HMGET', KEYS[1], 'jobs', 'at'))
   if had then jobs = math.min(burst, had + math.max(0, now - at) * rate) end
-  if jobs < 1 then return {{'rate', tostring((1 - jobs) / rate)}} end
+  if jobs < least then return {{'rate', tostring((least - jobs) / rate)}} end
 end
 if most > 0 then
-  if redis.call('ZCARD', KEYS[2]) >= most then return {{'open'}} end
+  if redis.call('ZCARD', KEYS[2]) >= most * (1 - left) then return {{'open'}} end
   redis.call('ZADD', KEYS[2], now, ARGV[4])
 end
 if rate > 0 then
@@ -41,9 +43,9 @@ def admit_keys(caller: str) -> list[str]:
     return [keys.rate(caller), keys.open_jobs(caller)]
 
 
-def admit_arguments(limits: TenantLimits, id_: UUID) -> list[str | int | float]:
+def admit_arguments(limits: TenantLimits, id_: UUID, left: float = 0.0) -> list[str | int | float]:
     """The ARGV of ADMIT."""
-    return [limits.requests_per_s, limits.burst, limits.open_jobs, str(id_)]
+    return [limits.requests_per_s, limits.burst, limits.open_jobs, str(id_), left]
 
 
 def ended_commands(ended: Mapping[str, Sequence[UUID]]) -> list[Command]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, time, timedelta
-from math import ceil
+from math import ceil, floor
 from typing import Any
 
 from catalog.errors import suggestion
@@ -87,12 +87,16 @@ class Bucket:
     jobs: float
     at: float
 
-    def taken(self, limits: TenantLimits, now: float) -> tuple[Bucket, float]:
-        """The bucket after a job at `now`, and 0; or the same bucket and the seconds until a job may come."""
+    def taken(self, limits: TenantLimits, now: float, left: float = 0.0) -> tuple[Bucket, float]:
+        """The bucket after a job at `now`, and 0; or the same bucket and the seconds until a job may come.
+
+        A job that leaves a part of the burst to others comes later.
+        """
         jobs = min(float(limits.burst), self.jobs + max(0.0, now - self.at) * limits.requests_per_s)
-        if jobs >= 1.0:
+        least = 1.0 + floor(limits.burst * left)
+        if jobs >= least:
             return Bucket(jobs - 1.0, now), 0.0
-        return Bucket(jobs, now), (1.0 - jobs) / limits.requests_per_s
+        return Bucket(jobs, now), (least - jobs) / limits.requests_per_s
 
 
 def too_fast(limits: TenantLimits, wait_s: float) -> RateLimited:

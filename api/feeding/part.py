@@ -23,7 +23,7 @@ from api.door import off_loop
 from api.feeding import shaping
 from api.feeding.endings import Progress, Watch
 from api.feeding.halt import Halt
-from api.feeding.jobs import Jobs
+from api.feeding.jobs import Jobs, Pace
 from api.feeding.reading import rules_of
 from api.feeding.services import Feeding
 from api.feeding.shaping import Shaped, Stop
@@ -57,6 +57,7 @@ class PartRun:
     input: str
     again: bool
     halt: Halt
+    pace: Pace = field(default_factory=Pace)
     progress: Progress = field(default_factory=Progress)
     faults: dict[int, Failure] = field(default_factory=dict)
 
@@ -93,11 +94,13 @@ class PartRun:
 
     async def _feed(self, lines: Sequence[RawLine]) -> None:
         """Give each line its job; what is wrong with one is its fault."""
-        jobs = Jobs(self.it, self.halt)
+        jobs = Jobs(self.it, self.halt, self.pace)
+        # What has its row has been held against the limits.
+        there = await self.it.database.run(parts.job_states, list(map(self._id, lines))) if self.again else {}
         async with asyncio.TaskGroup() as puts:
             for line in lines:
                 job = await self._admitted(line, jobs)
-                if job is not None:
+                if job is not None and (job.id in there or await jobs.allowed(job)):
                     puts.create_task(jobs.put(job, again=self.again))
                 if self.halt.stop is not None:
                     return
@@ -143,6 +146,7 @@ class PartRun:
             if self.halt.stop is not None:
                 for id_ in await self.it.database.run(parts.cancel_jobs, ids):
                     self.it.submitter.forget(id_)
+                    await self.it.limiter.release(id_, self.batch.caller)
 
     async def _collect(self, lines: Sequence[RawLine], sizes: Mapping[UUID, int]) -> parts.DonePart:
         total = Tally()

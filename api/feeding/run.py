@@ -13,6 +13,7 @@ from uuid import UUID
 from api.compat.batchable import ENDPOINTS
 from api.feeding.endings import Progress
 from api.feeding.halt import Halt
+from api.feeding.jobs import Pace
 from api.feeding.leased import LeasedRun
 from api.feeding.outputs import joined, rest_of
 from api.feeding.part import PartRun
@@ -53,6 +54,7 @@ class BatchRun(LeasedRun):
     feeder: str
     window: Window
     halt: Halt = field(default_factory=Halt)
+    pace: Pace = field(default_factory=Pace)
     done: Tally = field(default_factory=Tally)
     live: dict[int, Progress] = field(default_factory=dict)
     over: bool = False
@@ -145,7 +147,8 @@ class BatchRun(LeasedRun):
                     waiting.extend(page)
                     more = len(page) == PAGE
                     after = page[-1].part if page else after
-                while waiting and not self._ends_at(waiting[0], fed):
+                # One that waits for its tenant's limits takes no room from those of others.
+                while waiting and not self._ends_at(waiting[0], fed) and not (running and self.pace.held):
                     if not self.window.take(waiting[0].lines, anyhow=not running):
                         break
                     part = waiting.popleft()
@@ -170,7 +173,7 @@ class BatchRun(LeasedRun):
 
     def _begin(self, part: Part, blob: str, *, again: bool) -> asyncio.Task[None]:
         endpoint = ENDPOINTS[self.batch.endpoint]
-        run = PartRun(self.it, self.batch, self.feeder, part, endpoint, blob, again, self.halt)
+        run = PartRun(self.it, self.batch, self.feeder, part, endpoint, blob, again, self.halt, self.pace)
         self.live[part.part] = run.progress
         return asyncio.create_task(self._part(run), name=f"part {part.part} of batch {self.batch.id}")
 

@@ -14,6 +14,8 @@ from redis.asyncio import Redis
 
 from api.asking import Asking
 from api.feeding.endings import Endings
+from api.feeding.tenants import Tenants
+from api.limits import Limiter
 from api.link import Link
 from api.parts import parts
 from api.presence import Presence
@@ -52,6 +54,8 @@ class Feeding:
     blobs: Blobs
     contents: AsyncContents
     endings: Endings
+    tenants: Tenants
+    limiter: Limiter
     large: asyncio.Semaphore
     """Held while a large line is decoded, so that few are at once: they take many times their bytes."""
 
@@ -73,6 +77,7 @@ async def feeding(settings: Settings, catalog: Catalog | None = None) -> AsyncIt
         endings = Endings()
         link = Link(settings.redis_url, changes=endings.heard, up=endings.up, down=endings.down)
         link.start()
+        tenants = Tenants(made.database)
         stack.push_async_callback(link.close)
         yield Feeding(
             settings=settings,
@@ -89,5 +94,7 @@ async def feeding(settings: Settings, catalog: Catalog | None = None) -> AsyncIt
             blobs=made.blobs,
             contents=made.contents,
             endings=endings,
+            tenants=tenants,
+            limiter=Limiter(settings, made.redis, made.database, tenants.limits_of, time.time),
             large=asyncio.Semaphore(LARGE_AT_ONCE),
         )

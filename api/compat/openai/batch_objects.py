@@ -116,6 +116,9 @@ class BatchObject(Reply):
     metadata: dict[str, str] | None
     progress_at: Annotated[int | None, Field(description="An extra: when a line last ended")]
     stalled: Annotated[bool, Field(description="An extra: it is open, and no line has ended for five minutes")]
+    paused_until: Annotated[
+        int | None, Field(description="An extra: when it goes on, if its tenant has used what it may in a day")
+    ]
 
 
 class BatchList(Reply):
@@ -128,8 +131,9 @@ class BatchList(Reply):
     has_more: bool
 
 
-def batch_object(batch: Batch, now: datetime) -> dict[str, Any]:
-    """A batch as OpenAI's clients know it."""
+def batch_object(batch: Batch, now: datetime, resumes_at: datetime | None = None) -> dict[str, Any]:
+    """A batch as OpenAI's clients know it. `resumes_at` is when its tenant may go on, if it may not now."""
+    paused = resumes_at if batch.status in (Status.VALIDATING, Status.IN_PROGRESS) else None
 
     def seconds(moment: datetime | None) -> int | None:
         return None if moment is None else int(moment.timestamp())
@@ -168,5 +172,6 @@ def batch_object(batch: Batch, now: datetime) -> dict[str, Any]:
         },
         "metadata": batch.labels,
         "progress_at": seconds(batch.progress_at),
-        "stalled": batch.stalled(now),
+        "stalled": paused is None and batch.stalled(now),
+        "paused_until": seconds(paused),
     }

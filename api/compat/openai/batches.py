@@ -36,6 +36,11 @@ router = APIRouter(route_class=route_class(errors.render), tags=["openai"])
 BatchId = Annotated[str, Path(description="The batch's id", examples=[f"{PREFIX}0199c0de000070008000000000000000"])]
 
 
+async def resumes_at(request: Request) -> datetime | None:
+    """When whoever asks may go on, if the day's quota is used."""
+    return await services(request).limiter.resumes_at(tenant(request))
+
+
 def _create_signature(body: BatchRequest) -> None: ...
 
 
@@ -80,7 +85,7 @@ async def create(request: Request) -> Response:
         created_at=now,
         expires_at=now + window_,
     )
-    return json_reply(batch_object(await it.database.run(store.create, new), now))
+    return json_reply(batch_object(await it.database.run(store.create, new), now, await resumes_at(request)))
 
 
 class ListQuery(BaseModel):
@@ -103,7 +108,8 @@ async def listing(request: Request) -> Response:
     after = after_id(PREFIX, query.after)
     found = await it.database.run(store.page, tenant(request), after=after, limit=query.limit + 1)
     page, now = found[: query.limit], datetime.fromtimestamp(it.clock(), UTC)
-    data = [batch_object(batch, now) for batch in page]
+    resumes = await resumes_at(request)
+    data = [batch_object(batch, now, resumes) for batch in page]
     return json_reply(listed(PREFIX, [batch.id for batch in page], data, has_more=len(found) > query.limit))
 
 
@@ -118,7 +124,7 @@ async def look(request: Request) -> Response:
     """The batch as it is now, with its counts."""
     it = services(request)
     batch = await it.database.run(store.get, parsed_id(PREFIX, request.path_params["id"]), tenant(request))
-    return json_reply(batch_object(batch, datetime.fromtimestamp(it.clock(), UTC)))
+    return json_reply(batch_object(batch, datetime.fromtimestamp(it.clock(), UTC), await resumes_at(request)))
 
 
 @router.post(

@@ -14,7 +14,6 @@ from tasks.admission import ADMIT, admit_arguments, admit_keys
 from tasks.settings import plain_redis
 from tasks.tenant_limits import Bucket, TenantLimits
 
-
 ALLOWED_S = 0.25
 """How much later than planned a step may come on a busy machine."""
 
@@ -26,8 +25,9 @@ def broker(broker_url: str) -> Iterator[redis.Redis]:
     client.close()
 
 
+@pytest.mark.parametrize("left", [0.0, 0.5])
 @pytest.mark.parametrize(("rate", "burst"), [(0.01, 1), (0.02, 3), (0.1, 2)])
-def test_the_script_lets_in_what_the_model_does(broker: redis.Redis, rate: float, burst: int) -> None:
+def test_the_script_lets_in_what_the_model_does(broker: redis.Redis, rate: float, burst: int, left: float) -> None:
     limits = TenantLimits(requests_per_s=rate, burst=burst)
     admit = broker.register_script(ADMIT)
     began = now = time.time()
@@ -36,8 +36,8 @@ def test_the_script_lets_in_what_the_model_does(broker: redis.Redis, rate: float
     for part in (0.0, 0.0, 0.3, 0.0, 0.4, 0.6, 0.0, 1.5, 0.0, 0.2, 50.0, 0.0, 0.0, 0.0, 0.0):
         _move_back(broker, part / rate)
         now += part / rate
-        bucket, wait_s = bucket.taken(limits, now)
-        said = admit(keys=admit_keys("one"), args=admit_arguments(limits, uuid4()))
+        bucket, wait_s = bucket.taken(limits, now, left)
+        said = admit(keys=admit_keys("one"), args=admit_arguments(limits, uuid4(), left))
         assert (said[0] == b"rate") == (wait_s > 0), f"{part} later: {said}, {wait_s}"
         if wait_s:
             assert float(said[1]) == pytest.approx(wait_s, abs=time.time() - began + ALLOWED_S)
