@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 
 from api.feeding.services import Feeding
+from tasks.backfills.backfill import FOLDER as BACKFILLS
 from tasks.batches import FOLDER as BATCHES
 from tasks.contents import FOLDER as JOBS
 from tasks.errors import TaskError
 from tasks.files import FOLDER as FILES
-from tasks.store import batches, files, spent
+from tasks.store import backfills, batches, files, spent
 
 log = logging.getLogger(__name__)
 
@@ -69,14 +70,15 @@ class Tidying:
                 return
 
     async def expire(self) -> None:
-        """Remove files and batches whose time is over. Raises StoreUnavailable."""
+        """Remove files, batches and backfills whose time is over. Raises StoreUnavailable."""
         it = self._it
         while blobs := await it.database.run(files.expire, it.now(), _PAGE):
             for blob in blobs:
                 await self._delete(blob)
         ended = it.now() - timedelta(seconds=it.settings.max_retention_s)
-        while await it.database.run(batches.forget, ended, _PAGE):
-            pass
+        for forget in (batches.forget, backfills.forget):
+            while await it.database.run(forget, ended, _PAGE):
+                pass
 
     async def sweep(self) -> None:
         """Remove blobs that no row names any more, or never did. Raises StoreUnavailable, OSError."""
@@ -89,11 +91,14 @@ class Tidying:
             open_ = await self._it.database.run(batches.open_folders, sorted(folders))
             return {key for key in keys if key.rpartition("/")[0] in open_}
 
+        async def of_backfills(keys: Sequence[str]) -> set[str]:
+            return await self._it.database.run(backfills.kept, keys)
+
         async def of_jobs(keys: Sequence[str]) -> set[str]:
             return await self._it.database.run(spent.named, keys)
 
         count = 0
-        for folder, kept in ((FILES, of_files), (BATCHES, of_batches), (JOBS, of_jobs)):
+        for folder, kept in ((FILES, of_files), (BATCHES, of_batches), (BACKFILLS, of_backfills), (JOBS, of_jobs)):
             count += await self._sweep(folder, kept)
         if count:
             log.info("removed %d blobs from the store that belonged to nothing", count)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,9 +19,9 @@ from api.backfill_chain import Chain
 from api.compat.calls import ended
 from api.compat.failures import JobFailed, first_fault
 from api.door import admit
-from api.feeding.backfills.ends import Ends
 from api.feeding.backfills.reading import content_of, item_of, text_of
 from api.feeding.backfills.rows import Piece, after, columns_of, rows_of, written
+from api.feeding.endings import Progress
 from api.feeding.halt import Halt
 from api.feeding.jobs import BUSY, RETRY_S, Jobs
 from api.feeding.services import Feeding
@@ -70,7 +70,6 @@ class DocumentRun:
     document: Document
     chain: Chain
     sources: Sources
-    ends: Ends
     halt: Halt
     again: bool
     jobs: list[UUID] = field(default_factory=list)
@@ -166,25 +165,42 @@ class DocumentRun:
         rows: list[dict[str, Any]] = []
         for start in range(0, len(ids), GROUPS_AT_ONCE):
             some = ids[start : start + GROUPS_AT_ONCE]
-            new = [
-                self._begin(id_, group) for id_, group in zip(some, groups[start:], strict=False) if id_ not in known
-            ]
-            for begun in await asyncio.gather(*new, return_exceptions=True):
-                if isinstance(begun, BaseException):
-                    raise begun
-            if self.halt.stop is not None:
-                raise Halted
-            await self.ends.of(some)
+            await self._ended(dict(zip(some, groups[start:], strict=False)), known)
             for id_ in some:
                 rows += await self._rows(id_)
         return rows
 
+    async def _ended(
+        self, groups: Mapping[UUID, Callable[[], Awaitable[Submission]]], known: Mapping[UUID, object]
+    ) -> None:
+        """Return once these jobs have ended, or are gone: those that are not known are begun now."""
+        with self.it.endings.watching(list(groups), Progress()) as watch:
+            new = [self._begin(id_, group) for id_, group in groups.items() if id_ not in known]
+            for begun in await asyncio.gather(*new, return_exceptions=True):
+                if isinstance(begun, BaseException):
+                    raise begun
+            # Those that were there already may have ended before we listened.
+            look = len(new) < len(groups)
+            while watch.left:
+                if not look and self.halt.stop is None:
+                    await watch.wait(self.halt)
+                look = False
+                left = list(watch.left)
+                states = await self.it.database.run(batch_parts.job_states, left)
+                watch.drop([id_ for id_ in left if id_ not in states or states[id_][0].final])
+                if watch.left and self.halt.stop is not None:
+                    for id_ in await self.it.database.run(batch_parts.cancel_jobs, list(watch.left)):
+                        self.it.submitter.forget(id_)
+                        await self.it.limiter.release(id_, self.backfill.caller)
+
     async def _begin(self, id_: UUID, group: Callable[[], Awaitable[Submission]]) -> None:
         try:
             job = replace(await group(), id=id_)
-        except Halted:
+        except (Halted, TimeoutError):
             return
-        await Jobs(self.it, self.halt).put(job, again=self.again)
+        jobs = Jobs(self.it, self.halt)
+        if await jobs.allowed(job):
+            await jobs.put(job, again=self.again)
 
     async def _rows(self, id_: UUID) -> list[dict[str, Any]]:
         found = (await self.it.database.run(batch_parts.ended_jobs, [id_])).get(id_)

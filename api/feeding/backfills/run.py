@@ -11,7 +11,6 @@ from uuid import UUID
 
 from api.backfill_chain import Chain, chain_of
 from api.feeding.backfills.document import DocumentRun
-from api.feeding.backfills.ends import Ends
 from api.feeding.backfills.listing import Listing
 from api.feeding.backfills.output import output_of, report_of
 from api.feeding.halt import Halt
@@ -28,6 +27,7 @@ from tasks.lines import MOST_FAULTS, Fault
 from tasks.store import backfill_leases as leases
 from tasks.store import files
 from tasks.store.leases import LeaseLost
+from tasks.webhooks.bell import ring
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +87,7 @@ class BackfillRun(LeasedRun):
             self.halt.set(Stop.CANCELLED)
             for id_ in await self.it.database.run(leases.cancel_jobs, self.backfill.caller, self.tag):
                 self.it.submitter.forget(id_)
+                await self.it.limiter.release(id_, self.backfill.caller)
 
     def _told(self) -> Tally:
         it = self.backfill
@@ -182,8 +183,6 @@ class BackfillRun(LeasedRun):
 
     async def _documents(self, chain: Chain, sources: Sources, *, again: bool) -> None:
         """Work through all documents that are not done, some at once, until the work must end or pause."""
-        ends = Ends(self.it)
-        looking = asyncio.create_task(ends.run(), name=f"ends of jobs of {self.id}")
         running: dict[asyncio.Task[Done | None], Document] = {}
         waiting: deque[Document] = deque()
         after, more = 0, True
@@ -195,9 +194,7 @@ class BackfillRun(LeasedRun):
                     more = len(page) == PAGE
                     after = page[-1].number if page else after
                 while waiting and self._may_begin(len(running)):
-                    run = DocumentRun(
-                        self.it, self.backfill, self.feeder, waiting[0], chain, sources, ends, self.halt, again
-                    )
+                    run = DocumentRun(self.it, self.backfill, self.feeder, waiting[0], chain, sources, self.halt, again)
                     running[asyncio.create_task(run.run(), name=f"document of {self.id}")] = waiting.popleft()
                 if not running and not (more and not waiting and not self._stops()):
                     return
@@ -206,10 +203,10 @@ class BackfillRun(LeasedRun):
                     for task in ended:
                         self._ended(task, running)
         finally:
-            for task in [looking, *running]:
+            for task in running:
                 task.cancel()
             self.window.give(len(running))
-            await asyncio.gather(looking, *running, return_exceptions=True)
+            await asyncio.gather(*running, return_exceptions=True)
 
     def _stops(self) -> bool:
         return self.paused or self.halt.stop is not None
@@ -264,3 +261,4 @@ class BackfillRun(LeasedRun):
             output=output,
             report=report,
         )
+        await ring(self.it.redis)
