@@ -8,7 +8,7 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self
 
-from roost import asking, document_backfills, flows
+from roost import asking, batches, document_backfills, flows
 from roost.awaiting import AsyncDriver
 from roost.backfill import Backfill, Order, Part, Progress, plan_of
 from roost.calls import Calls, JobCalls
@@ -78,6 +78,12 @@ class AsyncClient(
         async with aclosing(self._driver.give(document_backfills.content(file_id, self._patience))) as pieces:
             async for piece in pieces:
                 yield piece
+
+    async def lines(self, file_id: str) -> AsyncIterator[dict[str, Any]]:
+        """As `Client.lines`."""
+        async with aclosing(self._driver.give(batches.lines(file_id, self._patience))) as found:
+            async for line in found:
+                yield line
 
     def backfill(
         self,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from roost import asking, flows
+from roost.batches import Batches, Files
 from roost.document_backfills import DocumentBackfills
 from roost.job_info import JobInfo
 from roost.steps import Patience, Steps
@@ -123,6 +124,16 @@ class Calls(ABC, Generic[ResultT, JobT, ObjectT, ListT, TextT]):
         """What the server tells as plain text, such as /metrics."""
         found: TextT = self._run(flows.text(path, self._patience))
         return found
+
+    @property
+    def files(self) -> Files[ObjectT, ListT]:
+        """Files of the server, for batches."""
+        return Files(self._run, self._patience)
+
+    @property
+    def batches(self) -> Batches[ObjectT, ListT]:
+        """Many requests in a file, answered in another."""
+        return Batches(self._run, self._patience)
 
     @property
     def backfills(self) -> DocumentBackfills[ObjectT, ListT]:

@@ -13,7 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from roost import asking, document_backfills, flows
+from roost import asking, batches, document_backfills, flows
 from roost.async_client import AsyncClient, AsyncJob
 from roost.backfill import Backfill, Order, Progress, plan_of
 from roost.blocking import Driver
@@ -76,6 +76,10 @@ class Client(Calls[Result, Job, dict[str, Any], list[dict[str, Any]], str]):
     def content(self, file_id: str) -> Iterator[bytes]:
         """The content of a file of the server, piece by piece. Raises NotFound or ConnectionFailed."""
         yield from self._driver.give(document_backfills.content(file_id, self._patience))
+
+    def lines(self, file_id: str) -> Iterator[dict[str, Any]]:
+        """The lines of a JSONL file of the server, such as the output of a batch. Raises as `content`."""
+        yield from self._driver.give(batches.lines(file_id, self._patience))
 
     def backfill(
         self,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,6 +17,9 @@ from roost.errors import RequestRefused, RoostError
 from roost.wire import Broken, Reply, Request
 
 LOCAL = "http://127.0.0.1:8080"
+
+_PIECE = 2**20
+"""Bytes of a file that are in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +64,35 @@ def built(client: httpx.Client | httpx.AsyncClient, request: Request, where: Add
     """
     if client.is_closed:
         raise RoostError("The client is closed.", code="client_closed")
+    headers = dict(request.headers)
+    content: bytes | Iterator[bytes] | AsyncIterator[bytes] | None
+    if isinstance(request.body, Path):
+        # Without its length it would go in chunks, and be refused for its size at its end only.
+        headers["Content-Length"] = str(request.body.stat().st_size)
+        content = _pieces(request.body) if isinstance(client, httpx.Client) else _pieces_awaited(request.body)
+    else:
+        content = request.body
     timeout = httpx.Timeout(where.timeout_s, read=where.timeout_s + request.wait_s, pool=None)
     return client.build_request(
         request.method,
         request.path,
         params=dict(request.params) or None,
-        headers=dict(request.headers),
-        content=request.body,
+        headers=headers,
+        content=content,
         timeout=timeout,
     )
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            yield piece
+
+
+async def _pieces_awaited(path: Path) -> AsyncIterator[bytes]:
+    pieces = _pieces(path)
+    while piece := await asyncio.to_thread(next, pieces, b""):
+        yield piece
 
 
 def now() -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -18,13 +19,16 @@ EVENTS = "text/event-stream"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. `wait_s` is how long the server may take on purpose; `again` says that it may be sent twice."""
+    """One request. `wait_s` is how long the server may take on purpose; `again` says that it may be sent twice.
+
+    The body is bytes, or the file that holds them.
+    """
 
     method: str
     path: str
     params: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes | None = None
+    body: bytes | Path | None = None
     wait_s: float = 0.0
     again: bool = True
     streamed: bool = False

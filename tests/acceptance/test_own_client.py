@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -256,6 +257,31 @@ def test_a_backfill_outlives_the_server(running: Running, client: Client) -> Non
             running.part("api").start()
     assert sorted(item.index for item in found) == list(range(3000))
     assert [item.index for item in found if not item.ok] == [1234]
+
+
+def requests_of(*texts: str) -> bytes:
+    body = {"method": "POST", "url": "/v1/embeddings"}
+    lines = [{**body, "custom_id": text, "body": {"model": "acme/quick", "input": text}} for text in texts]
+    return b"\n".join(json.dumps(line).encode() for line in lines)
+
+
+async def test_a_batch_goes_by_file_there_and_back(running: Running, client: Client, tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_bytes(requests_of("a", "b"))
+    file = client.files.upload(tmp_path / "in.jsonl")
+    made = client.batches.create(file["id"], "/v1/embeddings", metadata={"for": "tests"})
+    batch = client.batches.wait(made["id"], timeout=60)
+    assert (batch["status"], batch["metadata"]) == ("completed", {"for": "tests"})
+    assert [line["custom_id"] for line in client.lines(batch["output_file_id"])] == ["a", "b"]
+    assert made["id"] in {one["id"] for one in client.batches.list()}
+    with pytest.raises(Conflict):
+        client.batches.cancel(made["id"])
+    async with AsyncClient(running.url) as other:
+        again = await other.batches.create((await other.files.upload(tmp_path / "in.jsonl"))["id"], "/v1/embeddings")
+        batch = await other.batches.wait(again["id"], timeout=60)
+        assert [line["custom_id"] async for line in other.lines(batch["output_file_id"])] == ["a", "b"]
+        assert (await other.files.delete(file["id"]))["deleted"]
+    with pytest.raises(NotFound):
+        client.files.get(file["id"])
 
 
 async def test_the_asynchronous_client_does_all_of_it(running: Running) -> None:
