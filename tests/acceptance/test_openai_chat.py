@@ -251,6 +251,21 @@ def png() -> bytes:
     return written.getvalue()
 
 
+@pytest.mark.parametrize("store", [False, True])
+@pytest.mark.parametrize("stream", [False, True])
+def test_with_store_false_nothing_of_the_job_is_kept(
+    running: Running, client: OpenAI, *, store: bool, stream: bool
+) -> None:
+    ask = client.chat.completions.with_raw_response.create
+    reply = ask(model="fake/echo", messages=user("say this"), store=store, stream=stream)
+    if stream:
+        reply.http_response.read()
+    job = f"/v1/jobs/{reply.headers['x-roost-job-id']}"
+    found = running.client.get(job).json()
+    assert (found["status"], found["store"], found["options"] == {}) == ("succeeded", store, not store)
+    assert running.client.get(f"{job}/result").status_code == (200 if store else 410)
+
+
 def test_errors_are_the_clients_own(client: OpenAI) -> None:
     with pytest.raises(openai.NotFoundError) as missing:
         client.chat.completions.create(model="fake/ech", messages=user("a"))

@@ -202,6 +202,14 @@ def test_what_must_outlive_a_container_is_on_a_named_volume(
     assert mounted == set(compose["volumes"])
 
 
+def test_all_who_read_and_write_blobs_have_the_same_store(ours: dict[str, Service]) -> None:
+    """A worker that sees another store would fail jobs whose inputs are in it."""
+    store = "blobs:/var/lib/roost/blobs"
+    having = {name for name, service in ours.items() if store in service.get("volumes", [])}
+    assert having >= {"api", "feeder", "worker-cpu", "worker-gpu"}
+    assert {service["environment"]["ROOST_DATA_DIR"] for service in ours.values()} == {"/var/lib/roost"}
+
+
 def test_a_worker_has_longer_to_stop_than_its_own_grace(ours: dict[str, Service]) -> None:
     grace = Settings.model_fields["shutdown_s"].default
     for name in ("worker-cpu", "worker-gpu"):

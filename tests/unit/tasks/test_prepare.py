@@ -174,11 +174,22 @@ def test_requests_of_one_meaning_have_one_hash() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"items": ["b"]}, {"items": [{"id": "", "text": "a"}]}, {"priority": 6}, {"options": {"normalize": True}}],
+    [
+        {"items": ["b"]},
+        {"items": [{"id": "", "text": "a"}]},
+        {"priority": 6},
+        {"options": {"normalize": True}},
+        {"store": False},
+    ],
 )
 def test_another_meaning_has_another_hash(change: dict[str, Any]) -> None:
     plain = {"verb": "encode", "model": "m", "items": ["a"]}
     assert body_hash(parse_request(plain, 10)) != body_hash(parse_request({**plain, **change}, 10))
+
+
+def test_a_field_that_came_later_leaves_the_hashes_of_keys_in_use_as_they_were() -> None:
+    plain = parse_request({"verb": "encode", "model": "m", "items": ["a"]}, 10)
+    assert body_hash(plain).hex() == "caef404310637df3e63fe8e884b61ab3504898ab6d37aea411b793b8bf5500f0"
 
 
 def test_a_hash_is_made_for_keyed_jobs_only() -> None:
