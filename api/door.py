@@ -1,4 +1,7 @@
-"""From a request in native form to a submission: known model, valid options, counted texts, a price, a queue."""
+"""From a request in native form to a submission: known model, valid options, files, counted texts, a price, a queue.
+
+Files by URL are fetched here and by nobody else: what is stored and what a worker reads has them in it.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,8 @@ async def admit(it: Door, raw: object, *, caller: str, large: bool = False, key:
     slow = large or (asked_for.verb is Verb.GENERATE and "grammar" in asked_for.options)
     checked = await off_loop(slow, check, asked_for, it.catalog, limits)
     await it.presence.admit(checked.choice.key)
+    if checked.sources:
+        checked = await it.fetching.fill(checked, caller)
     counts = await it.counting.count(checked.choice.spec, checked.texts, checked.chars)
     return price(checked, counts, now=now, cost=it.prices.of(checked.choice), key=key, caller=caller)
 

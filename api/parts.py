@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from redis.asyncio import Redis
 
 from api.asking import Asking
+from api.fetching import Fetching
 from api.presence import Presence
 from catalog.live import LiveCatalog
 from catalog.loader import Catalog
@@ -33,6 +34,7 @@ class Parts:
     redis: Redis
     publisher: Publisher
     counting: Counting
+    fetching: Fetching
     submitter: Submitter
     blobs: Blobs
     contents: AsyncContents
@@ -64,9 +66,11 @@ def parts(settings: Settings, catalog: Catalog | None, name: str, stack: AsyncEx
     stack.push_async_callback(publisher.aclose)
     counting = Counting()
     stack.callback(counting.close)
+    fetching = Fetching(settings)
+    stack.push_async_callback(fetching.close)
     blobs = Blobs(settings.blobs_url)
     contents = AsyncContents(Contents(blobs, settings.blob_bytes))
     stack.callback(contents.close)
     submitter = Submitter(database, publisher, room=settings.max_queued, clock=time.time, contents=contents)
     stack.push_async_callback(submitter.close)
-    return Parts(live, asking, database, redis, publisher, counting, submitter, blobs, contents)
+    return Parts(live, asking, database, redis, publisher, counting, fetching, submitter, blobs, contents)

@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from api.asking import Asking
 from api.auth import Keys
+from api.fetching import Fetching, Fills
 from api.flower import Flower
 from api.limits import Limiter
 from api.link import Link
@@ -43,6 +44,7 @@ class Services:
     catalog: LiveCatalog
     asking: Asking
     counting: Counting
+    fetching: Fetching
     database: AsyncDatabase
     redis: Redis
     publisher: Publisher
@@ -91,6 +93,10 @@ class Door(Protocol):
     @property
     def counting(self) -> Counting:
         """Counts tokens."""
+
+    @property
+    def fetching(self) -> Fills:
+        """Fetches files by their URLs."""
 
     @property
     def presence(self) -> Presence:

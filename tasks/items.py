@@ -1,7 +1,7 @@
 """What an item may hold, checked for shape: a text, a conversation, images, audio, a document, precomputed vectors.
 
-Bytes come as base64 in JSON and as they are in msgpack. An item that passed is a plain map (`as_payload`), which is
-what the message and the row carry and what an adapter reads:
+Bytes come as base64 in JSON and as they are in msgpack, or are fetched by their URL (`tasks.sources`). An item that
+passed is a plain map (`as_payload`), which is what the message and the row carry and what an adapter reads:
 `{"id"?, "text"?, "messages"?, "images"?: [{"data", "format"?}], "audio"?, "document"?, "multivector"?, "entities"?}`.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
@@ -30,8 +30,9 @@ MAX_TOOL_CALLS = 128
 MAX_ENTITIES = 1000
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_URL = re.compile(r"(?:data:|[a-z][a-z0-9+.-]*://)", re.IGNORECASE)
-_NOT_FETCHED = "send the file's own bytes as base64, or as bytes in msgpack; no URL is read"
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_GIVE = "the file's own bytes as base64, or as bytes in msgpack"
+_DATA_URL = f"is a data: URL: send what comes after its comma, {_GIVE}"
 
 
 def plain(value: str) -> str:
@@ -51,14 +52,23 @@ def _bytes(value: object) -> object:
         try:
             return base64.b64decode(value, validate=True)
         except (binascii.Error, ValueError):
+            if value[:5].lower() == "data:":
+                raise ValueError(_DATA_URL) from None
             if _URL.match(value):
-                raise ValueError(f"is a URL: {_NOT_FETCHED}") from None
+                raise ValueError(f"is a URL: give it as 'url', or send {_GIVE}") from None
             raise ValueError("must be base64 (standard alphabet, padded)") from None
+    return value
+
+
+def _a_url(value: str) -> str:
+    if value[:5].lower() == "data:":
+        raise ValueError(f"{_DATA_URL}, under 'data'")
     return value
 
 
 ItemId = Annotated[str, Field(max_length=MAX_ID_CHARS), AfterValidator(plain)]
 Data = Annotated[bytes, BeforeValidator(_bytes, json_schema_input_type=str), Field(min_length=1)]
+Url = Annotated[str, Field(min_length=1), AfterValidator(_a_url)]
 Format = Annotated[str, Field(max_length=100), AfterValidator(plain)]
 
 
@@ -91,17 +101,26 @@ class Strict(BaseModel):
 
 
 class Media(Strict):
-    """A file: its bytes, and what it is if the caller knows; the content decides."""
+    """A file: its bytes or its URL, and what it is if the caller knows; the content decides."""
 
-    expected: ClassVar[str] = f"must be an object with 'data': {_NOT_FETCHED}"
+    expected: ClassVar[str] = f"must be an object with 'data' ({_GIVE}) or 'url'"
 
-    data: Annotated[Data, Field(description="The file: base64 in JSON, bytes in msgpack")]
+    data: Annotated[Data | None, Field(description="The file: base64 in JSON, bytes in msgpack")] = None
+    url: Annotated[Url | None, Field(description="In place of `data`: where the server fetches it from")] = None
     format: Annotated[Format | None, Field(description="Such as `png`; a hint, the content decides")] = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.data is None and self.url is None:
+            raise fault("is missing: the file itself, or 'url' in its place", "data")
+        if self.data is not None and self.url is not None:
+            raise fault("is given besides 'data': leave one of them out", "url")
+        return self
 
     @classmethod
     def _unknown(cls, name: str) -> PydanticCustomError:
         if "url" in name.lower() or name in {"uri", "path", "file"}:
-            return fault(f"is not taken: {_NOT_FETCHED}, under 'data'", name)
+            return fault(f"is not taken: send {_GIVE} under 'data', or a URL under 'url'", name)
         return super()._unknown(name)
 
 
@@ -114,7 +133,10 @@ def _image_size(value: bytes) -> bytes:
 class Image(Media):
     """An image."""
 
-    data: Annotated[Data, AfterValidator(_image_size), Field(description="The file: base64 in JSON, bytes in msgpack")]
+    data: Annotated[
+        Annotated[Data, AfterValidator(_image_size)] | None,
+        Field(description="The file: base64 in JSON, bytes in msgpack"),
+    ] = None
 
 
 class Audio(Media):
@@ -313,6 +335,25 @@ def _conversation(messages: list[Message]) -> tuple[list[dict[str, Any]], list[d
 
 def _file(media: Media) -> dict[str, Any]:
     return media.model_dump(exclude_none=True)
+
+
+FileField = Literal["images", "audio", "document"]
+
+
+def files_of(item: ItemRequest) -> Iterator[tuple[str, FileField, int, Media]]:
+    """Every file of an item: its place in the item, the field of the payload that has it, and its number there."""
+    images = 0
+    for turn, message in enumerate(item.messages or ()):
+        for place, part in enumerate(message.content if isinstance(message.content, list) else ()):
+            if isinstance(part, ImagePart):
+                yield f"messages[{turn}].content[{place}].image", "images", images, part.image
+                images += 1
+    for number, image in enumerate(item.images or ()):
+        yield f"images[{number}]", "images", number, image
+    if item.audio is not None:
+        yield "audio", "audio", 0, item.audio
+    if item.document is not None:
+        yield "document", "document", 0, item.document
 
 
 def form_of(item: object) -> str | None:

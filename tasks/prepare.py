@@ -35,12 +35,10 @@ from tasks.messages import Submission
 from tasks.queues import bucket_of
 from tasks.request import JobRequest
 from tasks.settings import Settings
+from tasks.sources import QUERY, Source, sources_of
 
 CALLER = "default"
 """Whose jobs these are, for as long as there is one caller."""
-
-QUERY = -1
-"""Stands for the query among the places of texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,8 @@ class Checked:
 
     `texts` are those to be counted, as the model will read them (prompt included), and `places` the items that they are
     of; `QUERY` stands for the query, which is part of every item. `base` is what each item counts besides its texts.
-    `faults` holds the items that will not run.
+    `faults` holds the items that will not run. `sources` are the files that are still to be fetched (`tasks.filling`);
+    until then their items count nothing.
     """
 
     request: JobRequest
@@ -83,6 +82,7 @@ class Checked:
     faults: Mapping[int, Mapping[str, Any]]
     retention_s: int
     chars: int
+    sources: Sequence[Source] = ()
 
 
 class Models(Protocol):
@@ -119,6 +119,7 @@ def check(request: JobRequest, catalog: Models, limits: Limits) -> Checked:
         faults=read.faults,
         retention_s=retention_s,
         chars=read.chars,
+        sources=read.sources,
     )
 
 
@@ -154,6 +155,7 @@ class _Read:
         self.places: list[int] = []
         self.base: list[int] = []
         self.faults: dict[int, Mapping[str, Any]] = {}
+        self.sources: list[Source] = []
         self.chars = 0
         self._spec = spec
         self._inputs = frozenset(spec.inputs)
@@ -162,7 +164,7 @@ class _Read:
 
     def query(self, query: str | ItemRequest) -> Mapping[str, Any]:
         """The query of a score. Without one there is nothing to score, so an empty one refuses the request."""
-        payload = self._payload(query, "query")
+        payload, _ = self._payload(QUERY, query, "query")
         if not self._take(QUERY, payload, "query", query, ""):
             raise EmptyText(param="query")
         return payload
@@ -170,13 +172,14 @@ class _Read:
     def item(self, index: int, item: str | ItemRequest, verb: Verb) -> Mapping[str, Any]:
         """One item; a blank text is its own fault, except where nothing is an answer: nothing is found in it."""
         where = f"items[{index}]"
-        payload = self._payload(item, where)
-        self.base.append(media_length(self._spec, payload))
+        payload, whole = self._payload(index, item, where)
+        self.base.append(media_length(self._spec, payload) if whole else 0)
         if not self._take(index, payload, where, item, self._prefix) and verb is not Verb.EXTRACT:
             self.faults[index] = as_data(EmptyText(param=where))
         return payload
 
-    def _payload(self, item: str | ItemRequest, where: str) -> Mapping[str, Any]:
+    def _payload(self, place: int, item: str | ItemRequest, where: str) -> tuple[Mapping[str, Any], bool]:
+        """The payload of an item, and whether it is whole: nothing of it is still to be fetched."""
         kinds: tuple[InputKind, ...] = ("text",) if isinstance(item, str) else item.kinds
         for kind in kinds:
             if kind not in self._inputs:
@@ -184,7 +187,9 @@ class _Read:
                     f"{where!r} holds {_NAMES[kind]}; {self._spec.id!r} reads {_listed(self._spec.inputs)}.",
                     param=where,
                 )
-        return as_payload(item)
+        sources = [] if isinstance(item, str) else sources_of(place, where, item)
+        self.sources += sources
+        return as_payload(item), not sources
 
     def _take(self, place: int, payload: Mapping[str, Any], where: str, item: str | ItemRequest, prefix: str) -> bool:
         """Note its texts for counting; False if it holds nothing but blanks."""

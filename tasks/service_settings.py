@@ -8,6 +8,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
+from tasks.webhooks.addresses import parse_allowed
+
 
 class Auth(StrEnum):
     """Whether callers need a key."""
@@ -29,6 +31,11 @@ FLOWER_PREFIX = "/flower"
 def _a_server(value: str) -> str:
     if value and not re.fullmatch(r"https?://[^/@?#\s]+/?", value):
         raise ValueError("must be http://host:port, without a path or a password")
+    return value
+
+
+def _an_allow_list(value: str) -> str:
+    parse_allowed(value)
     return value
 
 
@@ -83,7 +90,11 @@ class ServiceSettings(BaseModel):
     # Webhooks
     webhook_allow: Annotated[
         str,
-        Field(description="Hosts and networks inside that webhooks may reach all the same, as 10.1.0.0/16,hooks.lan"),
+        Field(
+            description="Hosts and networks inside that webhooks may reach all the same, by http too, as "
+            "10.1.0.0/16,hooks.lan,*.svc.lan"
+        ),
+        AfterValidator(_an_allow_list),
     ] = ""
     webhook_http: Annotated[
         bool, Field(description="Whether webhooks may go to http:// beyond what ROOST_WEBHOOK_ALLOW names")
@@ -93,6 +104,29 @@ class ServiceSettings(BaseModel):
     webhook_retention_s: Annotated[
         int, Field(ge=3600, description="How long deliveries that have ended stay listed")
     ] = 30 * 86_400
+
+    # Files that callers give by URL
+    fetch: Annotated[bool, Field(description="Whether documents, images and sound are fetched by URL: on or off")] = (
+        True
+    )
+    fetch_allow: Annotated[
+        str,
+        Field(description="Hosts and networks inside that files may be fetched from; as ROOST_WEBHOOK_ALLOW"),
+        AfterValidator(_an_allow_list),
+    ] = ""
+    fetch_http: Annotated[
+        bool, Field(description="Whether files may come by http:// from beyond what ROOST_FETCH_ALLOW names")
+    ] = False
+    fetch_bytes: Annotated[
+        int, Field(ge=1024, description="Largest file that is fetched; those of a job have ROOST_MAX_BODY_BYTES")
+    ] = 32 * 2**20
+    fetch_files: Annotated[int, Field(ge=1, description="Most files by URL in one job")] = 64
+    fetch_timeout_s: Annotated[
+        float, Field(gt=0, le=600, description="Seconds that the files of one job may take together")
+    ] = 30.0
+    fetch_in_flight: Annotated[
+        int, Field(ge=1, description="Files that one process fetches at once; at most a quarter are one tenant's")
+    ] = 16
 
     # Backfills
     backfill_sources: Annotated[

@@ -22,6 +22,7 @@ from api.compat.failures import renamed
 from api.door import off_loop
 from api.feeding import shaping
 from api.feeding.endings import Progress, Watch
+from api.feeding.fetching import UntilHalt
 from api.feeding.halt import Halt
 from api.feeding.jobs import Jobs, Pace
 from api.feeding.reading import rules_of
@@ -60,6 +61,10 @@ class PartRun:
     pace: Pace = field(default_factory=Pace)
     progress: Progress = field(default_factory=Progress)
     faults: dict[int, Failure] = field(default_factory=dict)
+    _door: Feeding = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._door = replace(self.it, fetching=UntilHalt(self.it.fetching, self.halt))
 
     async def run(self) -> None:
         """Do it. Raises LeaseLost, StoreUnavailable, or OSError when a blob cannot be had."""
@@ -122,7 +127,7 @@ class PartRun:
         async with self._turn(large=large):
             line = await off_loop(large, self._decoded, raw)
             asked = await off_loop(large, shaping.asked_for, self.batch, self.endpoint, line)
-            job = await admitted(self.it, asked, caller=self.batch.caller, large=large)
+            job = await admitted(self._door, asked, caller=self.batch.caller, large=large)
         return shaping.as_line(job, self.batch, line.number)
 
     async def _wait(self, lines: Sequence[RawLine], watch: Watch) -> Mapping[UUID, int]:

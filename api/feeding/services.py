@@ -15,6 +15,7 @@ from redis.asyncio import Redis
 from api.asking import Asking
 from api.feeding.endings import Endings
 from api.feeding.tenants import Tenants
+from api.fetching import Fills
 from api.limits import Limiter
 from api.link import Link
 from api.parts import parts
@@ -46,6 +47,7 @@ class Feeding:
     catalog: LiveCatalog
     asking: Asking
     counting: Counting
+    fetching: Fills
     database: AsyncDatabase
     redis: Redis
     submitter: Submitter
@@ -86,6 +88,7 @@ async def feeding(settings: Settings, catalog: Catalog | None = None) -> AsyncIt
             catalog=made.catalog,
             asking=made.asking,
             counting=made.counting,
+            fetching=made.fetching,
             database=made.database,
             redis=made.redis,
             submitter=made.submitter,

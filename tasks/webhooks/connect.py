@@ -28,6 +28,7 @@ import httpcore
 import httpx
 
 from tasks.errors import LimitExceeded, TaskError, UrlRefused, UrlUnreachable
+from tasks.sources import Fetched
 from tasks.webhooks.addresses import Address
 from tasks.webhooks.guard import Guard, Target
 from tasks.webhooks.resolver import Resolver
@@ -52,14 +53,6 @@ class Reply:
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
     cut: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """A file, and what its server says it is (without parameters, in lower case; empty if it does not say)."""
-
-    data: bytes = field(repr=False)
-    media_type: str = ""
 
 
 class Opener:

@@ -26,7 +26,7 @@ class InputImage(Strict):
     """An image in the request itself."""
 
     type: Literal["input_image"]
-    image_url: Annotated[str, Field(description="A `data:` URL with base64; no other is fetched")]
+    image_url: Annotated[str, Field(description="A `data:` URL with base64, or an `https:` URL that is fetched")]
     detail: Annotated[Literal["auto", "low", "high", "original"] | None, Field(description="Taken, and ignored")] = None
 
 

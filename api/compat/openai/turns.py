@@ -15,13 +15,14 @@ from tasks.errors import InvalidRequest
 from tasks.items import MAX_MESSAGES, MAX_PARTS, MAX_TOOL_CALLS, Strict, fault
 
 _DATA_URL = re.compile(r"data:(?P<type>[\w.+/-]*)(?:;[\w.+=-]+)*;base64,(?P<data>.*)", re.DOTALL)
-_NOT_FETCHED = "nothing is fetched; send the image's own bytes as 'data:image/png;base64,…'"
+_HTTP = re.compile(r"https?:", re.IGNORECASE)
+_FORMS = "send a URL that can be fetched, or the image's own bytes as 'data:image/png;base64,…'"
 
 
 class ImageUrl(Strict):
-    """An image in the request itself."""
+    """An image, in the request itself or where it can be fetched."""
 
-    url: Annotated[str, Field(description="A `data:` URL with base64; no other is fetched")]
+    url: Annotated[str, Field(description="A `data:` URL with base64, or an `https:` URL that the server fetches")]
     detail: Annotated[Literal["auto", "low", "high", "original"] | None, Field(description="Taken, and ignored")] = None
 
 
@@ -120,7 +121,7 @@ Messages = Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSA
 
 
 def native(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
-    """The messages as an item holds them. Raises InvalidRequest for an image that is not in the request itself."""
+    """The messages as an item holds them. Raises InvalidRequest for an image that is none."""
     return [_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
 
 
@@ -165,10 +166,12 @@ def _parts(parts: Sequence[ChatTextPart | ChatImagePart | Refusal], where: str) 
 
 
 def image(url: str, where: str) -> dict[str, Any]:
-    """The part of an image by its `data:` URL. Raises InvalidRequest for any other."""
+    """The part of an image by its URL: `data:`, or one to fetch. Raises InvalidRequest for any other."""
+    if _HTTP.match(url):
+        return {"type": "image", "image": {"url": url}}
     match = _DATA_URL.fullmatch(url)
     if match is None:
-        raise InvalidRequest(f"{where!r} is not taken: {_NOT_FETCHED}.", param=where)
+        raise InvalidRequest(f"{where!r} is not taken: {_FORMS}.", param=where)
     found = {"data": match["data"]}
     if kind := match["type"].rpartition("/")[2]:
         found["format"] = kind[:100]
@@ -185,5 +188,5 @@ def image_names(content: str | Sequence[Mapping[str, Any]], ours: str, theirs: s
         f"{item}{ours}[{place}].image{field}": theirs.format(place)
         for place in places
         for item in ("", "items[0].")
-        for field in ("", ".data", ".format")
+        for field in ("", ".data", ".format", ".url")
     }

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from tasks.webhooks.addresses import address_refusal
 
 INSIDE = st.one_of(
-    st.ip_addresses(network=network)
-    for network in ("10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "192.168.0.0/16", "100.64.0.0/10", "0.0.0.0/8")
+    [
+        st.ip_addresses(network=network)
+        for network in ("10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "192.168.0.0/16", "100.64.0.0/10", "0.0.0.0/8")
+    ]
 )
 """Addresses of networks that matter, which none of a few thousand random ones would hit."""
 

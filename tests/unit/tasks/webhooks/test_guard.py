@@ -78,7 +78,7 @@ def test_http_goes_where_the_operator_has_it_go() -> None:
     ],
 )
 def test_named_insiders_are_let_through_by_http_too(url: str) -> None:
-    assert INSIDERS.check(url)
+    assert INSIDERS.check(url).url
 
 
 @pytest.mark.parametrize(

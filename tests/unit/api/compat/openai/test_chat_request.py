@@ -200,7 +200,7 @@ def test_a_call_that_is_asked_for_is_locked() -> None:
         (part(type="image", image="x"), PART, "'image_url'"),
         (part(type="input_audio", input_audio={}), f"{PART}.type", "sound"),
         (part(type="file", file={}), f"{PART}.type", "files"),
-        (part(type="image_url", image_url={"url": "https://a.b/c.png"}), f"{PART}.image_url.url", "nothing is fetched"),
+        (part(type="image_url", image_url={"url": "ftp://a.b/c.png"}), f"{PART}.image_url.url", "can be fetched"),
         (call("[1]"), "messages[0].tool_calls[0].function.arguments", "JSON that is an object"),
         ({"functions": [{"name": "a"}]}, "functions", "'tools'"),
         ({"function_call": "auto"}, "function_call", "'tool_choice'"),
