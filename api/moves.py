@@ -13,6 +13,7 @@ from tasks.errors import AlreadyFinished, JobNotFound
 from tasks.jobs import Job, State
 from tasks.notices import Change, pack_changes
 from tasks.store import change, read
+from tasks.webhooks.bell import ring
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,8 @@ async def cancel_job(it: Services, id_: UUID, caller: str) -> Job:
     changed = await it.database.run(change.cancel, id_, caller)
     if changed.changed:
         await tell(it, changed.job)
+        if changed.told:
+            await ring(it.redis)
         await it.limiter.release(id_, caller)
         it.submitter.forget(changed.job.id)
     elif changed.job.state is not State.CANCELLED:

@@ -146,6 +146,12 @@ def chores() -> None:
 
 
 @main.command()
+def sender() -> None:
+    """Become the sender of webhooks."""
+    _become(pieces.sender(_settings()))
+
+
+@main.command()
 def feeder() -> None:
     """Become the feeder, which works batches through."""
     _become(pieces.feeder(_settings()))

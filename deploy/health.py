@@ -88,6 +88,16 @@ def feeder(settings: Settings) -> None:
         raise Unwell(f"it last looked for batches {age:.0f} s ago")
 
 
+def sender(settings: Settings) -> None:
+    """The sender of webhooks of this host has said a moment ago that it lives."""
+    with redis.Redis.from_url(settings.redis_url, socket_timeout=PATIENCE_S) as client:
+        last = client.get(keys.sender(socket.gethostname()))
+    if last is None:
+        raise Unwell(f"no sender of {socket.gethostname()} has been heard of lately")
+    if (age := time.time() - float(last)) > FRESH_S:
+        raise Unwell(f"it was last heard of {age:.0f} s ago")
+
+
 def flower(settings: Settings) -> None:
     """Flower answers a call that needs its password."""
     secret = base64.b64encode(settings.flower_auth.encode()).decode()
@@ -103,6 +113,7 @@ CHECKS: Mapping[str, Callable[[Settings], None]] = {
     "chores": chores,
     "beat": beat,
     "feeder": feeder,
+    "sender": sender,
     "flower": flower,
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tasks.queues import SWEEP_QUEUE, queue_names
+from tasks.queues import SWEEP_QUEUE, WEBHOOK_QUEUE, queue_names
 from tasks.service_settings import FLOWER_PREFIX
 from tasks.settings import Settings, plain_redis
 
@@ -30,19 +30,12 @@ def worker(settings: Settings, name: str) -> tuple[str, ...]:
 
 def chores(settings: Settings) -> tuple[str, ...]:
     """The worker of the service's own tasks, such as the sweep: ordinary Celery, no device."""
-    return (
-        *_celery("worker"),
-        "-P",
-        "threads",
-        "-c",
-        "4",
-        "-Q",
-        SWEEP_QUEUE,
-        "-n",
-        "chores@%h",
-        *_QUIET,
-        *_level(settings),
-    )
+    return _plain("chores", SWEEP_QUEUE, settings)
+
+
+def sender(settings: Settings) -> tuple[str, ...]:
+    """What sends webhooks: ordinary Celery, no device. One is enough; several share the deliveries."""
+    return _plain("sender", WEBHOOK_QUEUE, settings)
 
 
 def feeder(settings: Settings) -> tuple[str, ...]:
@@ -80,6 +73,11 @@ def flower_environment(settings: Settings) -> dict[str, str]:
         raise UnsafeFlowerError("ROOST_FLOWER_AUTH must read user:password, without a comma: Flower splits at commas")
     broker = {"ROOST_BROKER_URL": plain_redis(settings.broker_url)}
     return broker | ({"FLOWER_BASIC_AUTH": settings.flower_auth} if settings.flower_auth else {})
+
+
+def _plain(name: str, queue: str, settings: Settings) -> tuple[str, ...]:
+    threads = ("-P", "threads", "-c", "4")
+    return (*_celery("worker"), *threads, "-Q", queue, "-n", f"{name}@%h", *_QUIET, *_level(settings))
 
 
 def _celery(command: str) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """The Celery application: `celery -A tasks.celery worker|beat|flower`.
 
 A worker of job queues runs with `-P solo`: it is only a message loop, and the work is done by the engine child that it
-starts (see `tasks.worker`). A worker of `jobs.sweep` is an ordinary one. Neither imports the engine.
+starts (see `tasks.worker`). A worker of `jobs.sweep` is an ordinary one, and so is one of `webhooks`, which sends them
+(see `tasks.webhooks`). None imports the engine.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from kombu import Exchange, Queue
 
 from tasks import transport
 from tasks.messages import TASK_NAME
-from tasks.queues import SWEEP_QUEUE, queue_names
+from tasks.queues import SWEEP_QUEUE, WEBHOOK_QUEUE, queue_names
 from tasks.settings import EventsMode, Settings
 
 SWEEP_TASK = "roost.sweep"
+DELIVER_TASK = "roost.deliver"
 
 _EXCHANGE = Exchange("roost")
 _REDIS_SCHEMES = ("roost://", "roosts://", "redis://", "rediss://")
@@ -44,6 +46,8 @@ class RoostApp(Celery):  # type: ignore[misc]
 
     settings: Settings
     child: tuple[str, ...] | None = None
+    sender: Any = None
+    """What sends webhooks, in a worker that does."""
 
 
 def make_app(settings: Settings, child: Sequence[str] | None = None) -> RoostApp:
@@ -54,6 +58,7 @@ def make_app(settings: Settings, child: Sequence[str] | None = None) -> RoostApp
     app.settings = settings
     app.child = tuple(child) if child is not None else None
     app.steps["worker"].add("tasks.worker.steps:EngineStep")
+    app.steps["worker"].add("tasks.webhooks.steps:SenderStep")
     app.steps["consumer"].add("tasks.worker.steps:JobsStep")
     app.register_task(JobTask())
 
@@ -63,6 +68,12 @@ def make_app(settings: Settings, child: Sequence[str] | None = None) -> RoostApp
         from tasks import sweeper
 
         sweeper.run(settings)
+
+    @app.task(name=DELIVER_TASK, ignore_result=True, shared=False)  # type: ignore[untyped-decorator]
+    def deliver() -> None:
+        # What rings the bell in Valkey is quicker; this comes whatever became of that.
+        if app.sender is not None:
+            app.sender.wake()
 
     return app
 
@@ -82,7 +93,9 @@ def _configuration(settings: Settings) -> dict[str, Any]:
         "task_send_sent_event": False,
         "task_create_missing_queues": False,
         "task_default_queue": SWEEP_QUEUE,
-        "task_queues": [Queue(name, _EXCHANGE, routing_key=name) for name in (*queue_names(), SWEEP_QUEUE)],
+        "task_queues": [
+            Queue(name, _EXCHANGE, routing_key=name) for name in (*queue_names(), SWEEP_QUEUE, WEBHOOK_QUEUE)
+        ],
         "worker_consumer": "tasks.worker.consumer:Consumer",
         "worker_concurrency": 1,
         "worker_prefetch_multiplier": settings.pull_jobs if doorbell else min(settings.pull_jobs, _STOCK_PREFETCH),
@@ -99,7 +112,12 @@ def _configuration(settings: Settings) -> dict[str, Any]:
                 "task": SWEEP_TASK,
                 "schedule": settings.sweep_s,
                 "options": {"queue": SWEEP_QUEUE, "expires": settings.sweep_s},
-            }
+            },
+            "deliver": {
+                "task": DELIVER_TASK,
+                "schedule": settings.sweep_s,
+                "options": {"queue": WEBHOOK_QUEUE, "expires": settings.sweep_s},
+            },
         },
     }
 

@@ -82,6 +82,18 @@ def feeder(name: str) -> str:
     return f"roost:feeder:{name}"
 
 
+DELIVERIES = "roost:deliveries"
+"""Channel that tells senders of webhooks that something is due."""
+
+ATTEMPTS = "roost:attempts"
+"""Hash of what came of attempts to deliver webhooks → how many, over all senders."""
+
+
+def sender(name: str) -> str:
+    """The Unix time at which the sender of webhooks of this host was last well; gone soon after it dies."""
+    return f"roost:sender:{name}"
+
+
 def rate(caller: str) -> str:
     """How many jobs a tenant may submit now (see `tasks.admission`)."""
     return f"roost:rate:{caller}"

@@ -22,6 +22,7 @@ UPPER_MS = {Bucket.XS: 5.0, Bucket.S: 50.0, Bucket.M: 500.0, Bucket.L: 5_000.0, 
 TYPICAL_MS = {Bucket.XS: 2.0, Bucket.S: 20.0, Bucket.M: 200.0, Bucket.L: 2_000.0, Bucket.XL: 20_000.0}
 LANES = (Lane.INTERACTIVE, Lane.BULK)
 SWEEP_QUEUE = "jobs.sweep"
+WEBHOOK_QUEUE = "webhooks"
 
 
 def bucket_of(cost_ms: float) -> Bucket:

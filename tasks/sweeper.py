@@ -108,7 +108,7 @@ def run(settings: Settings) -> Swept:
         timedelta(seconds=settings.unstored_s),
     )
     try:
-        swept = Sweeper(database, publisher, lambda changes: _wake(wakes, changes), rules).sweep()
+        swept = Sweeper(database, publisher, partial(_wake, wakes), rules).sweep()
         with suppress(redis.RedisError, BrokerUnavailable):
             swept.uncounted = heal(wakes, database, publisher.held_now)
     finally:
@@ -250,5 +250,6 @@ def _changes(moved: Sequence[store.Moved]) -> list[notices.Change]:
 def _wake(wakes: redis.Redis, changes: Sequence[notices.Change]) -> None:
     try:
         wakes.publish(keys.CHANGES, notices.pack_changes(changes))
+        wakes.publish(keys.DELIVERIES, b"")
     except redis.RedisError as error:  # a hint only: waiters read the row when the link is back
         log.warning("waiters of %d jobs could not be woken: %s", len(changes), type(error).__name__)

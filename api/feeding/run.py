@@ -27,6 +27,7 @@ from tasks.lines import Checked, Fault, Rules, check
 from tasks.store import batch_leases as leases
 from tasks.store import batch_parts as parts
 from tasks.store import files
+from tasks.webhooks.bell import ring
 
 log = logging.getLogger(__name__)
 
@@ -215,5 +216,6 @@ class BatchRun(LeasedRun):
         await self.it.database.run(
             leases.end, self.batch.id, self.feeder, status, errors=errors, output=output, failures=failures
         )
+        await ring(self.it.redis)
         with suppress(OSError):
             await asyncio.to_thread(self.it.blobs.delete_folder, self.batch.folder)

@@ -72,11 +72,19 @@ def beats(redis_url: str, worker: str) -> Callable[[float], bool]:
 
 def feeds(redis_url: str) -> Callable[[float], bool]:
     """Whether the feeder of this host has looked for batches since it began."""
+    return _said(redis_url, keys.feeder(socket.gethostname()))
 
+
+def sends(redis_url: str) -> Callable[[float], bool]:
+    """Whether the sender of webhooks of this host has said that it lives since it began."""
+    return _said(redis_url, keys.sender(socket.gethostname()))
+
+
+def _said(redis_url: str, key: str) -> Callable[[float], bool]:
     def probe(began: float) -> bool:
         try:
             with redis.Redis.from_url(redis_url, socket_timeout=_STEP_S, retry=Retry(NoBackoff(), 0)) as client:
-                found = client.get(keys.feeder(socket.gethostname()))
+                found = client.get(key)
         except redis.RedisError:
             return False
         return found is not None and float(found) >= began

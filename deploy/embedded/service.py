@@ -59,6 +59,10 @@ class Service:
         """The worker of the service's own tasks."""
         return self._program("chores", pieces.chores(self.settings))
 
+    def sender(self) -> Program:
+        """What sends webhooks; ready once it has looked what is due."""
+        return self._program("sender", pieces.sender(self.settings), ready=probes.sends(self.settings.redis_url))
+
     def feeder(self) -> Program:
         """What works batches through; ready once it looks for them."""
         return self._program("feeder", pieces.feeder(self.settings), ready=probes.feeds(self.settings.redis_url))

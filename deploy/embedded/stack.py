@@ -56,7 +56,7 @@ class Stack:
         return self.urls["api"]
 
     def piece(self, name: str) -> Piece:
-        """A piece by its name: valkey, postgres, api, cpu or gpu0 and so on, chores, beat, feeder, flower."""
+        """A piece by its name: valkey, postgres, api, cpu or gpu0 and so on, chores, beat, feeder, sender, flower."""
         return next(piece for piece in self.supervisor.pieces if piece.name == name)
 
     def start(self, timeout_s: float = _READY_S) -> None:
@@ -167,7 +167,7 @@ class Stack:
         count = self.settings.api_processes
         started: list[Piece] = [service.api("api" if count == 1 else f"api.{n}", listener) for n in range(1, count + 1)]
         started += [service.worker(one) for one in assigned(self.settings.device, visible_gpus(self._environment))]
-        started += [service.chores(), service.beat(), service.feeder()]
+        started += [service.chores(), service.beat(), service.feeder(), service.sender()]
         if self.settings.flower_port:
             self.urls["flower"] = f"{self.urls['api']}{FLOWER_PREFIX}/"
             started.append(service.flower())

@@ -142,7 +142,7 @@ class Committer:
             address = completion.submission.reply_to
             if address is not None and outcome.state.final:
                 replies.setdefault(address, []).append(_reply(completion, outcome.state, outcome.version))
-        self._wakes.changed(changes, replies, ended)
+        self._wakes.changed(changes, replies, ended, told=any(outcome.told for _, outcome in written))
 
 
 def _unused(batch: Sequence[Ending], written: Sequence[tuple[Completion, Ended]]) -> list[str]:

@@ -27,14 +27,21 @@ class Wakes:
         changes: Sequence[Change],
         replies: Mapping[str, Sequence[Reply]] | None = None,
         ended: Mapping[str, Sequence[UUID]] | None = None,
+        *,
+        told: bool = False,
     ) -> None:
-        """Tell that these jobs have changed; `replies` are by API process, `ended` by caller: open no more."""
+        """Tell that these jobs have changed; `replies` are by API process, `ended` by caller: open no more.
+
+        `told`: there are webhooks to be sent.
+        """
         if not changes:
             return
         pipe = self._redis.pipeline(transaction=False)
         for address, found in (replies or {}).items():
             pipe.publish(keys.reply(address), pack_replies(found))
         pipe.publish(keys.CHANGES, pack_changes(changes))
+        if told:
+            pipe.publish(keys.DELIVERIES, b"")
         for command in ended_commands(ended or {}):
             pipe.execute_command(*command)  # type: ignore[no-untyped-call]
         try:

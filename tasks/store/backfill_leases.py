@@ -13,13 +13,14 @@ from sqlalchemy import Connection
 from tasks.backfills.backfill import ENDED, OPEN, WORKED_ON, Backfill, Document, Done, Status, Tally
 from tasks.files import StoredFile
 from tasks.lines import Fault
-from tasks.store import files, usage
+from tasks.store import files, outbox, usage
 from tasks.store.backfills import COLUMNS, backfill_of
 from tasks.store.change import CANCELLED
 from tasks.store.guards import IS_OPEN
 from tasks.store.leases import LeaseLost, claiming, is_one_of, ours, releasing
 from tasks.store.rows import clean, columns, json_text, unnest, value
 from tasks.store.spent import freeing
+from tasks.webhooks import events
 
 OURS = ours("backfills", OPEN)
 """The condition that a backfill has not ended and is under the lease of this name. A paused one may be, for a while."""
@@ -125,7 +126,7 @@ _END = f"""
 UPDATE backfills SET status = %(status)s, ended_at = now(), lease_until = NULL, error = %(error)s::jsonb,
   output_file = %(output_file)s, report_file = %(report_file)s, completed = %(completed)s, failed = %(failed)s,
   skipped = %(skipped)s, rows = %(rows)s
-WHERE {OURS} RETURNING caller
+WHERE {OURS} RETURNING {COLUMNS}
 """
 
 _ENDED_SO = """
@@ -261,7 +262,7 @@ def end(
     output: StoredFile | None = None,
     report: StoredFile | None = None,
 ) -> None:
-    """A backfill has ended, with these files; its jobs are gone. Raises LeaseLost.
+    """A backfill has ended, with these files; its jobs are gone, and who asked for it is told. Raises LeaseLost.
 
     Repeating a call whose commit was in doubt changes nothing.
     """
@@ -274,15 +275,18 @@ def end(
         "report_file": report and report.id,
         **_counts(tally),
     }
-    caller = conn.exec_driver_sql(_END, given).scalar_one_or_none()
-    if caller is None:
+    row = conn.exec_driver_sql(_END, given).one_or_none()
+    if row is None:
         if conn.exec_driver_sql(_ENDED_SO, given).one_or_none() is None:
             raise LeaseLost
         return
     for file in (output, report):
         if file is not None:
             files.put(conn, file)
-    conn.exec_driver_sql(_FREE_ALL, {"caller": caller, "tag": tag}).close()
+    backfill = backfill_of(row)
+    conn.exec_driver_sql(_FREE_ALL, {"caller": backfill.caller, "tag": tag}).close()
+    kind = f"backfill.{backfill.status.value}"
+    outbox.tell(conn, backfill.caller, kind, id_, events.of_backfill(backfill))
 
 
 def _counts(tally: Tally) -> dict[str, int]:

@@ -10,10 +10,11 @@ from sqlalchemy import Connection
 
 from tasks.batches import OPEN, Batch, Part, Status
 from tasks.files import StoredFile
-from tasks.store import files
+from tasks.store import files, outbox
 from tasks.store.batches import COLUMNS, batch_of
 from tasks.store.leases import LeaseLost, claiming, ours, releasing
 from tasks.store.rows import clean, columns, json_text, unnest
+from tasks.webhooks import events
 
 OURS = ours("batches", OPEN)
 """The condition that a batch is open and under the lease of this name."""
@@ -56,7 +57,7 @@ UPDATE batches SET status = %(status)s, ended_at = now(), lease_until = NULL, er
   output_file = %(output_file)s, error_file = %(error_file)s,
   completed = (SELECT coalesce(sum(completed), 0) FROM batch_parts WHERE batch = %(id)s),
   failed = (SELECT coalesce(sum(failed), 0) FROM batch_parts WHERE batch = %(id)s)
-WHERE {OURS}
+WHERE {OURS} RETURNING {COLUMNS}
 """
 
 _ENDED_SO = """
@@ -123,7 +124,7 @@ def end(
     output: StoredFile | None = None,
     failures: StoredFile | None = None,
 ) -> None:
-    """A batch has ended, with these files. Raises LeaseLost.
+    """A batch has ended, with these files, and who asked for it is told. Raises LeaseLost.
 
     Repeating a call whose commit was in doubt changes nothing.
     """
@@ -135,7 +136,8 @@ def end(
         "output_file": output and output.id,
         "error_file": failures and failures.id,
     }
-    if conn.exec_driver_sql(_END, given).rowcount == 0:
+    row = conn.exec_driver_sql(_END, given).one_or_none()
+    if row is None:
         if conn.exec_driver_sql(_ENDED_SO, given).one_or_none() is None:
             raise LeaseLost
         return
@@ -143,3 +145,5 @@ def end(
         if file is not None:
             files.put(conn, file)
     conn.exec_driver_sql(_DROP_PARTS, {"id": id_}).close()
+    batch = batch_of(row)
+    outbox.tell(conn, batch.caller, f"batch.{batch.status.value}", id_, events.of_batch(batch))

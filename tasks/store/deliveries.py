@@ -20,7 +20,8 @@ _NAMES = tuple(Delivery.__dataclass_fields__)
 _COLUMNS = ", ".join(f"deliveries.{name}" for name in _NAMES)
 
 # The targets one after the other by the index, and of each no more than it has room for: what waits for a thousand dead
-# receivers is never read, and a healthy one is found whatever waits before it.
+# receivers is never read, and a healthy one is found whatever waits before it. What would not be the only attempt to
+# its target is `more`, and comes after all others.
 _CLAIM = """
 WITH RECURSIVE targets (target) AS (
   (SELECT target FROM deliveries WHERE state = 'pending' ORDER BY target LIMIT 1)
@@ -29,16 +30,21 @@ WITH RECURSIVE targets (target) AS (
           ORDER BY d.target LIMIT 1)
   FROM targets AS t WHERE t.target IS NOT NULL
 ), due AS (
-  SELECT d.id, d.next_at FROM targets AS t
-  LEFT JOIN jsonb_each_text(%(room)s::jsonb) AS r ON r.key = t.target
+  SELECT d.id, d.next_at, d.more, row_number() OVER (PARTITION BY d.more ORDER BY d.next_at) AS place
+  FROM targets AS t
+  LEFT JOIN jsonb_each_text(%(room)s::jsonb) AS room ON room.key = t.target
+  LEFT JOIN jsonb_each_text(%(flying)s::jsonb) AS flying ON flying.key = t.target
   CROSS JOIN LATERAL (
-    SELECT id, next_at FROM deliveries
+    SELECT id, next_at, flying.value IS NOT NULL OR row_number() OVER (ORDER BY next_at) > 1 AS more FROM deliveries
     WHERE state = 'pending' AND target = t.target AND next_at <= %(now)s
-    ORDER BY next_at LIMIT coalesce(r.value::int, %(each)s)
+    ORDER BY next_at LIMIT coalesce(room.value::int, %(each)s)
   ) AS d
-  WHERE t.target IS NOT NULL ORDER BY d.next_at LIMIT %(most)s
+  WHERE t.target IS NOT NULL
+), chosen AS (
+  SELECT id FROM due WHERE NOT more OR place <= %(more)s - (SELECT count(*) FROM due WHERE NOT more)
+  ORDER BY more, next_at LIMIT %(most)s
 ), ours AS MATERIALIZED (
-  SELECT id FROM deliveries WHERE id IN (SELECT id FROM due) AND state = 'pending' AND next_at <= %(now)s
+  SELECT id FROM deliveries WHERE id IN (SELECT id FROM chosen) AND state = 'pending' AND next_at <= %(now)s
   ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE deliveries SET next_at = %(until)s, attempts = deliveries.attempts + 1,
@@ -105,18 +111,30 @@ class Filters:
 
 
 def claim(
-    conn: Connection, now: datetime, lease: timedelta, *, most: int, each: int, room: Mapping[str, int]
+    conn: Connection,
+    now: datetime,
+    lease: timedelta,
+    *,
+    most: int,
+    more: int,
+    each: int,
+    room: Mapping[str, int],
+    flying: Mapping[str, int],
 ) -> list[Due]:
     """Take at most `most` deliveries that are due, of each target no more than `each`, or than its `room` says.
 
-    Each counts an attempt by that, and is taken again by whoever looks after the lease if nothing comes of it.
+    Those that would not be the only attempt to their target, with what is `flying`, are taken only as long as all that
+    is taken is less than `more`. Each that is taken counts an attempt by that, and is taken again by whoever looks
+    after the lease if nothing comes of it.
     """
     given = {
         "now": now,
         "until": now + lease,
         "most": most,
         "each": each,
+        "more": more,
         "room": orjson.dumps(dict(room)).decode(),
+        "flying": orjson.dumps(dict(flying)).decode(),
     }
     return [_due(conn, row) for row in conn.exec_driver_sql(_CLAIM, given).all()]
 

@@ -9,11 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import orjson
 
 from catalog.errors import suggestion
+from tasks.backfills.backfill import PREFIX as BACKFILL
+from tasks.backfills.backfill import Backfill
+from tasks.batches import PREFIX as BATCH
+from tasks.batches import Batch
 from tasks.errors import InvalidRequest
+from tasks.files import SHOWN as FILE
+from tasks.files import shown_id
 from tasks.jobs import Job
 
 OF_JOBS = ("job.succeeded", "job.failed", "job.cancelled", "job.expired")
@@ -66,6 +73,50 @@ def of_job(job: Job) -> dict[str, Any]:
         "created_at": utc(job.created_at),
         "finished_at": None if job.finished_at is None else utc(job.finished_at),
         "urls": {"self": base, "result": f"{base}/result"},
+    }
+
+
+def of_batch(batch: Batch) -> dict[str, Any]:
+    """What is said of a batch that has ended."""
+    id_ = shown_id(BATCH, batch.id)
+    return {
+        "id": id_,
+        "object": "batch",
+        "status": batch.status.value,
+        "endpoint": batch.endpoint,
+        "request_counts": {"total": batch.total, "completed": batch.completed, "failed": batch.failed},
+        "metadata": batch.labels,
+        "output_file_id": _file(batch.output_file),
+        "error_file_id": _file(batch.error_file),
+        "urls": _urls(f"/v1/batches/{id_}", output=batch.output_file, errors=batch.error_file),
+    }
+
+
+def of_backfill(backfill: Backfill) -> dict[str, Any]:
+    """What is said of a backfill that has ended."""
+    id_ = shown_id(BACKFILL, backfill.id)
+    counts = ("total", "completed", "failed", "skipped")
+    return {
+        "id": id_,
+        "object": "backfill",
+        "status": backfill.status.value,
+        "name": backfill.name,
+        "documents": {name: getattr(backfill, name) for name in counts},
+        "rows": backfill.rows,
+        "output_file_id": _file(backfill.output_file),
+        "report_file_id": _file(backfill.report_file),
+        "urls": _urls(f"/v1/backfills/{id_}", output=backfill.output_file, report=backfill.report_file),
+    }
+
+
+def _file(id_: UUID | None) -> str | None:
+    return None if id_ is None else shown_id(FILE, id_)
+
+
+def _urls(own: str, **files: UUID | None) -> dict[str, str]:
+    """The paths of what has ended and of its files, those that it has."""
+    return {"self": own} | {
+        name: f"/v1/files/{shown_id(FILE, id_)}/content" for name, id_ in files.items() if id_ is not None
     }
 
 

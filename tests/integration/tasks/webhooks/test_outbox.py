@@ -32,7 +32,7 @@ def now() -> datetime:
 @pytest.fixture
 def make_endpoint(database: Database, now: datetime) -> Callable[..., Endpoint]:
     def make(events: Sequence[str] = ("*",), caller: str = "default", **given: Any) -> Endpoint:
-        values = {"url": "https://hooks.example.org/in", "secret": b"s" * 32, **given}
+        values: dict[str, Any] = {"url": "https://hooks.example.org/in", "secret": b"s" * 32, **given}
         return database.run(
             endpoints.create, id_=job_id(now.timestamp()), caller=caller, events=events, now=now, **values
         )
@@ -50,7 +50,8 @@ def pending(database: Database) -> Callable[..., list[Delivery]]:
 
 
 def claim(database: Database, now: datetime, *, most: int = 100, each: int = 8, **room: int) -> list[Due]:
-    return database.run(deliveries.claim, now, MINUTE, most=most, each=each, room=room)
+    given: dict[str, Any] = {"more": most, "each": each, "room": room, "flying": {}}
+    return database.run(deliveries.claim, now, MINUTE, most=most, **given)
 
 
 def test_each_end_of_a_job_is_told_to_endpoints_that_ask_for_it(
@@ -209,7 +210,13 @@ def test_an_endpoint_is_disabled_when_it_is_gone_and_what_waits_for_it_is_droppe
     states = [one.state for one in database.run(deliveries.page, "default", Filters(), after=None, limit=10)]
     assert sorted(states) == [State.DROPPED, State.DROPPED, State.FAILED]
     database.run(endpoints.enable, endpoint.id, "default")
-    asked = {"since": now - MINUTE, "until": now + MINUTE, "states": [State.DROPPED], "now": now, "limit": 10}
+    asked: dict[str, Any] = {
+        "since": now - MINUTE,
+        "until": now + MINUTE,
+        "states": [State.DROPPED],
+        "now": now,
+        "limit": 10,
+    }
     assert database.run(deliveries.redeliver_range, endpoint.id, "default", **asked) == 2
     assert database.run(deliveries.redeliver_range, endpoint.id, "another", **asked) == 0
     again = claim(database, now + MINUTE)
