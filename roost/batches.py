@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from roost import asking, document_backfills, flows
-from roost.steps import Give, Patience, Pause, Steps, ask
-from roost.wire import JSON, Request, checked
+from roost.steps import Give, Patience, Steps
+from roost.wire import JSON, Request
 
 ObjectT = TypeVar("ObjectT")
 ListT = TypeVar("ListT")
@@ -22,7 +22,6 @@ ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
 """The states that are final."""
 
 FILES, BATCHES = "/v1/files", "/v1/batches"
-_POLL_S = 1.0
 
 
 class Files(Generic[ObjectT, ListT]):
@@ -98,7 +97,7 @@ class Batches(Generic[ObjectT, ListT]):
 
     def wait(self, batch_id: str, timeout: float | None = None) -> ObjectT:
         """The batch once it has ended, well or badly; as it is after `timeout` seconds if that comes first."""
-        found: ObjectT = self._run(_wait(batch_id, timeout, self._patience))
+        found: ObjectT = self._run(flows.settled(_path(BATCHES, batch_id), ENDED, timeout, self._patience))
         return found
 
 
@@ -135,17 +134,6 @@ def _listed(
         if not page["has_more"]:
             break
     return found
-
-
-def _wait(batch_id: str, timeout: float | None, patience: Patience) -> Steps[dict[str, Any]]:
-    until: float | None = None
-    while True:
-        reply = yield from ask(asking.get_json(_path(BATCHES, batch_id)), patience)
-        found = checked(reply)
-        until = reply.at + timeout if until is None and timeout is not None else until
-        if found["status"] in ENDED or (until is not None and reply.at >= until):
-            return found
-        yield Pause(_POLL_S)
 
 
 def _path(kind: str, id_: str) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from roost import asking, flows
 from roost.errors import ConnectionFailed
 from roost.steps import Give, Patience, Pause, Read, Steps, ask, backoff_s
-from roost.wire import JSON, MSGPACK, Broken, Request, checked, failure, packed
+from roost.wire import JSON, MSGPACK, Broken, Request, failure, packed
 
 ObjectT = TypeVar("ObjectT")
 ListT = TypeVar("ListT")
@@ -21,7 +21,6 @@ ENDED = frozenset({"completed", "failed", "cancelled"})
 """The states in which nothing of a backfill is under way."""
 
 PATH = "/v1/backfills"
-POLL_S = 1.0
 _MOST_BREAKS = 8
 """So often in a row a download may break off without a byte more."""
 
@@ -50,12 +49,14 @@ class DocumentBackfills(Generic[ObjectT, ListT]):
         body = {"source": source, "steps": list(steps), "output": {"format": output}, "skip_unchanged": skip_unchanged}
         body |= {} if name is None else {"name": name}
         headers = {"Content-Type": MSGPACK, "Accept": JSON, "Idempotency-Key": key or asking.new_key()}
-        found: ObjectT = self._run(_sent(Request("POST", PATH, headers=headers, body=packed(body)), self._patience))
+        found: ObjectT = self._run(
+            flows.fetch(Request("POST", PATH, headers=headers, body=packed(body)), self._patience)
+        )
         return found
 
     def get(self, backfill_id: str) -> ObjectT:
         """A backfill as it is now. Raises NotFound."""
-        found: ObjectT = self._run(_look(backfill_id, self._patience))
+        found: ObjectT = self._run(flows.fetch(asking.get_json(_path(backfill_id)), self._patience))
         return found
 
     def list(self, *, name: str | None = None, most: int = 20) -> ListT:
@@ -83,17 +84,12 @@ class DocumentBackfills(Generic[ObjectT, ListT]):
 
     def wait(self, backfill_id: str, timeout: float | None = None) -> ObjectT:
         """The backfill once it has ended, or is paused; as it is after `timeout` seconds if that comes first."""
-        found: ObjectT = self._run(_wait(backfill_id, timeout, self._patience))
-        return found
-
-    def upload(self, filename: str, content: bytes) -> ObjectT:
-        """Keep a document or a manifest as a file of the server; its `id` is what sources name."""
-        found: ObjectT = self._run(_sent(_upload(filename, content), self._patience))
+        found: ObjectT = self._run(flows.settled(_path(backfill_id), ENDED | {"paused"}, timeout, self._patience))
         return found
 
     def _change(self, backfill_id: str, what: str) -> ObjectT:
         request = Request("POST", f"{_path(backfill_id)}/{what}", headers={"Accept": JSON})
-        found: ObjectT = self._run(_sent(request, self._patience))
+        found: ObjectT = self._run(flows.fetch(request, self._patience))
         return found
 
 
@@ -122,14 +118,6 @@ def content(file_id: str, patience: Patience) -> Steps[None]:
                 given += len(fresh)
 
 
-def _look(backfill_id: str, patience: Patience) -> Steps[dict[str, Any]]:
-    return (yield from flows.fetch(asking.get_json(_path(backfill_id)), patience))
-
-
-def _sent(request: Request, patience: Patience) -> Steps[dict[str, Any]]:
-    return checked((yield from ask(request, patience)))
-
-
 def _data(request: Request, patience: Patience) -> Steps[list[dict[str, Any]]]:
     return list((yield from flows.fetch(request, patience))["data"])
 
@@ -143,23 +131,6 @@ def _documents(backfill_id: str, state: str | None, patience: Patience) -> Steps
         found += page["data"]
         after, more = page["last_number"], page["has_more"]
     return found
-
-
-def _wait(backfill_id: str, timeout: float | None, patience: Patience) -> Steps[dict[str, Any]]:
-    until: float | None = None
-    while True:
-        reply = yield from ask(asking.get_json(_path(backfill_id)), patience)
-        found = checked(reply)
-        until = reply.at + timeout if until is None and timeout is not None else until
-        if found["status"] in ENDED or found["status"] == "paused" or (until is not None and reply.at >= until):
-            return found
-        yield Pause(POLL_S)
-
-
-def _upload(filename: str, data: bytes) -> Request:
-    params = {"purpose": "backfill", "filename": filename}
-    headers = {"Content-Type": "application/octet-stream", "Accept": JSON}
-    return Request("POST", "/v1/files", params, headers, data)
 
 
 def _path(backfill_id: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,11 @@ from roost.errors import JobFailed, StillRunning
 from roost.following import Following
 from roost.job_info import JobInfo
 from roost.results import Result, items_of
-from roost.steps import Give, Left, Patience, Steps, ask
+from roost.steps import Give, Left, Patience, Pause, Steps, ask
 from roost.wire import Reply, Request, checked, decoded, failure
+
+LOOK_S = 1.0
+"""How often it is looked at what has no way to wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,18 @@ def stream(job: Asked, patience: Patience) -> Steps[None]:
     except Left:
         yield asking.post_change(info.id, "cancel")
         raise
+
+
+def settled(path: str, states: Collection[str], timeout: float | None, patience: Patience) -> Steps[dict[str, Any]]:
+    """What is at this path once its status is one of these; as it is after `timeout` seconds if that comes first."""
+    until: float | None = None
+    while True:
+        reply = yield from ask(asking.get_json(path), patience)
+        found = checked(reply)
+        until = reply.at + timeout if until is None and timeout is not None else until
+        if found["status"] in states or (until is not None and reply.at >= until):
+            return found
+        yield Pause(LOOK_S)
 
 
 def pages(params: Mapping[str, Any], most: int | None, patience: Patience) -> Steps[None]:

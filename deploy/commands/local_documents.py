@@ -15,6 +15,9 @@ import click
 
 from roost import Client
 
+PURPOSE = "backfill"
+"""What these files are for, as the server calls it."""
+
 AT_ONCE = 8
 """Files that are read and sent side by side."""
 
@@ -77,7 +80,7 @@ def kept(client: Client, now: datetime) -> dict[str, str]:
     files: dict[str, str] = {}
     after: str | None = None
     while True:
-        page = client.get("/v1/files", {"purpose": "backfill", "limit": _PAGE, "after": after})
+        page = client.get("/v1/files", {"purpose": PURPOSE, "limit": _PAGE, "after": after})
         for file in page["data"]:
             if (file["expires_at"] or float("inf")) - now.timestamp() > _FRESH_S:
                 files[file["filename"]] = file["id"]
@@ -94,7 +97,7 @@ def sent(client: Client, files: Sequence[Local], tell: Callable[[bool], object])
         digest = _digest(local.path)
         there = digest in have
         if not there:
-            have[digest] = str(client.backfills.upload(digest, local.path.read_bytes())["id"])
+            have[digest] = str(client.files.upload(local.path, digest, purpose=PURPOSE)["id"])
         tell(not there)
         return Sent(local, have[digest], digest)
 
@@ -107,7 +110,7 @@ def manifest(client: Client, lines: Iterable[bytes]) -> dict[str, Any]:
     content = b"".join(lines)
     digest = hashlib.sha256(content).hexdigest()
     known = kept(client, datetime.now(UTC)).get(digest)
-    return {"manifest": known or client.backfills.upload(digest, content)["id"]}
+    return {"manifest": known or client.files.upload(content, digest, purpose=PURPOSE)["id"]}
 
 
 def _digest(path: Path) -> str:
