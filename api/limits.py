@@ -82,7 +82,7 @@ class Limiter:
         try:
             await self._check_day(limits_of(self._settings, self._own(caller)), caller)
         except QuotaExceeded as error:
-            return datetime.fromtimestamp(self._clock() + error.retry_after_s, UTC)
+            return datetime.fromtimestamp(self._clock() + (error.retry_after_s or 0.0), UTC)
         return None
 
     async def release(self, id_: UUID, caller: str, unused: int = 0) -> None:

@@ -64,7 +64,11 @@ class Link:
         self._on_replies = replies
         self._on_changes = changes
         self._on_pieces = pieces or (lambda _: None)
-        self._channels = [keys.CHANGES, *([keys.PIECES] if pieces else []), *([self._own] if self._own else [])]
+        self._channels: list[str | bytes] = [keys.CHANGES]
+        if pieces is not None:
+            self._channels.append(keys.PIECES)
+        if self._own is not None:
+            self._channels.append(self._own)
         self._on_up = up
         self._on_down = down
         self._on_away = away

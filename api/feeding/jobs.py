@@ -62,7 +62,7 @@ class Jobs:
                 await self.it.limiter.admit(job, left=LEFT)
             except Later as error:
                 self.pace.held = True
-                await self.halt.sleep(min(error.retry_after_s, LATER_S))
+                await self.halt.sleep(min(error.retry_after_s or LATER_S, LATER_S))
             except BUSY:
                 await self.halt.sleep(RETRY_S)
             else:

@@ -168,7 +168,7 @@ def test_no_text_of_a_caller_is_seen_where_operators_look(
     stack: Any, someone: Any, flower: httpx.Client, shown: Shown
 ) -> None:
     mark = Marks()
-    with redis.Redis.from_url(stack.redis_url) as broker, closing(broker.pubsub()) as events:  # type: ignore[no-untyped-call]
+    with redis.Redis.from_url(stack.redis_url) as broker, closing(broker.pubsub()) as events:
         events.psubscribe("*celeryev*")
         assert events.get_message(timeout=5)
         ids = _everywhere(someone, mark)

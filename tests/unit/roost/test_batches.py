@@ -15,14 +15,15 @@ from roost.wire import Request
 from tests.unit.roost.scripted import Server, broken, reply
 
 PATIENT = Patience.of(60.0)
-Object, List = dict[str, Any], list[dict[str, Any]]
+Object = dict[str, Any]
+Objects = list[dict[str, Any]]
 
 
-def batches(server: Server) -> Batches[Object, List]:
+def batches(server: Server) -> Batches[Object, Objects]:
     return Batches(server.run, PATIENT)
 
 
-def files(server: Server) -> Files[Object, List]:
+def files(server: Server) -> Files[Object, Objects]:
     return Files(server.run, PATIENT)
 
 
