@@ -12,9 +12,6 @@ from tasks.errors import BrokerUnavailable, Overloaded, StoreUnavailable
 from tasks.messages import Submission
 from tasks.tenant_limits import Later
 
-POLL_S = 0.1
-"""How often it is looked which jobs have ended."""
-
 RETRY_S = 1.0
 """How soon is offered again what could not be taken in just now."""
 
