@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from api.schemas import Reply
-from tasks.backfills.backfill import PREFIX, Backfill, DocumentState, Standing, Status
+from tasks.backfills.backfill import PREFIX, URL, Backfill, DocumentState, Standing, Status
 from tasks.files import SHOWN, shown_id
 
 
@@ -136,7 +136,7 @@ def document_object(one: Standing) -> dict[str, Any]:
         "object": "backfill.document",
         "number": one.number,
         "document": one.name,
-        "source": one.source,
+        "source": one.source.removeprefix(URL),
         "size": one.size,
         "state": one.state.value,
         "rows": one.rows,

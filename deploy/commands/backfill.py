@@ -20,6 +20,9 @@ from roost import Client
 from roost.document_backfills import ENDED
 
 _STEPS = ("parse", "chunk", "encode", "score", "extract", "generate")
+_FIELDS = {"score": ("query",), "generate": ("prompt",)}
+"""What is beside the options of a step, and given as if it were one."""
+
 _FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 LOOK_S = 1.0
 
@@ -161,8 +164,8 @@ def step_of(text: str) -> dict[str, Any]:
         raise click.BadParameter(f"{text!r}: {error}", param_hint="'--step'") from None
     what, _, model = head.partition(":")
     options = options_of(pairs)
-    query = options.pop("query", None) if what == "score" else None
-    step = {"step": what, "model": model or None, "query": query, "options": options}
+    own = {name: options.pop(name) for name in _FIELDS.get(what, ()) if name in options}
+    step = {"step": what, "model": model or None, **own, "options": options}
     return {name: value for name, value in step.items() if value not in (None, {})}
 
 

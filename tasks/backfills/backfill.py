@@ -18,6 +18,9 @@ PREFIX = "backfill_"
 FOLDER = "backfills"
 """Where the rows of documents are in the blob store, those of each backfill in a folder of its own."""
 
+URL = "url:"
+"""Begins the source of a document that is fetched; its URL follows."""
+
 TAG = "backfill:"
 """Begins the tag of the jobs of a backfill; its id follows."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tasks.backfills.backfill import Document
+from tasks.backfills.backfill import URL, Document
 from tasks.backfills.plan import DocumentRef
 from tasks.errors import TaskError
 from tasks.lines import BadLine, Fault, RawLine, split
@@ -21,9 +21,11 @@ def document_of(number: int, ref: DocumentRef) -> Document:
 
     That of a path without one is empty: who can look at it finds one.
     """
-    source = ref.file or ref.path or ""
-    fingerprint = ref.fingerprint or ref.file or ""
-    return Document(number, ref.id or source, source, fingerprint, 0, ref.metadata)
+    source = f"{URL}{ref.url}" if ref.url else ref.file or ref.path or ""
+    # What follows the path of a URL may be a secret of its caller's.
+    name = ref.id or source.removeprefix(URL).partition("?")[0].partition("#")[0] if ref.url else ref.id or source
+    fingerprint = ref.fingerprint or ref.file or ref.url or ""
+    return Document(number, name, source, fingerprint, 0, ref.metadata)
 
 
 def documents(chunks: Iterable[bytes], loads: Callable[[bytes], Any]) -> Iterator[Document | Fault]:

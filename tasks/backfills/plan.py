@@ -67,15 +67,19 @@ class DocumentRef(Strict):
     """One document: where it is, what to call it, and what tells that it has not changed."""
 
     file: Annotated[str | None, Field(description="An uploaded file's id")] = None
-    path: Annotated[str | None, Field(description="A path or URL that the server may read")] = None
+    path: Annotated[str | None, Field(description="A path or URL of ROOST_BACKFILL_SOURCES")] = None
+    url: Annotated[str | None, Field(description="From where it is fetched, as files of items are")] = None
     id: Annotated[Label | None, Field(description="What its rows call it; left out, its file or path")] = None
     fingerprint: Annotated[Label | None, Field(description="Changes when the content does, such as a hash")] = None
     metadata: Annotated[Labels | None, Field(description="Told in each of its rows")] = None
 
     @model_validator(mode="after")
     def _is_somewhere(self) -> DocumentRef:
-        if (self.file is None) == (self.path is None):
-            raise fault("is missing: name one of 'file' and 'path'" if self.file is None else "is one too many", "path")
+        given = [name for name in ("file", "path", "url") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise fault("is one too many" if given else "is missing: name one of 'file', 'path' and 'url'", "path")
+        if self.url is not None and not self.url.startswith(("https://", "http://")):
+            raise fault("must begin with https:// or http://", "url")
         return self
 
 
@@ -104,6 +108,9 @@ class StepRequest(Strict):
     step: Annotated[StepName, Field(strict=False, description="What to do")]
     model: Annotated[str | None, Field(min_length=1, description="A model's id, or `id:profile`")] = None
     query: Annotated[str | None, Field(min_length=1, description="Of `score`: what texts are scored against")] = None
+    prompt: Annotated[
+        str | None, Field(max_length=10_000, description="Of `generate`: what to say, with `{text}` for the text")
+    ] = None
     options: Annotated[
         dict[str, Any], Field(max_length=MAX_OPTIONS, description="Those of the verb; of `chunk` size, unit, overlap")
     ] = {}  # noqa: RUF012 - pydantic copies it
@@ -114,7 +121,13 @@ class StepRequest(Strict):
             raise fault("is missing" if self.model is None else "is not for 'chunk', which needs none", "model")
         if (self.query is None) == (self.step is StepName.SCORE):
             raise fault("is missing" if self.query is None else "is for 'score' alone", "query")
+        if self.prompt is not None and (self.step is not StepName.GENERATE or "{text}" not in self.prompt):
+            raise fault("is for 'generate' alone, and holds '{text}' where the text goes", "prompt")
         return self
+
+    def said(self, text: str) -> str:
+        """What its model reads of a text."""
+        return text if self.prompt is None else self.prompt.replace("{text}", text)
 
 
 class OutputRequest(Strict):

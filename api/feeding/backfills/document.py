@@ -19,18 +19,19 @@ from api.backfill_chain import Chain
 from api.compat.calls import ended
 from api.compat.failures import JobFailed, first_fault
 from api.door import admit
-from api.feeding.backfills.reading import content_of, item_of, text_of
+from api.feeding.backfills.reading import UnsupportedDocument, content_of, item_at, item_of, text_of
 from api.feeding.backfills.rows import Piece, after, columns_of, rows_of, written
 from api.feeding.endings import Progress
+from api.feeding.fetching import UntilHalt
 from api.feeding.halt import Halt
 from api.feeding.jobs import BUSY, RETRY_S, Jobs
 from api.feeding.services import Feeding
 from api.sinks import sinks
 from catalog.errors import RoostError
 from catalog.terms import Lane
-from tasks.backfills.backfill import PREFIX, TAG, Backfill, Document, Done, step_job
+from tasks.backfills.backfill import PREFIX, TAG, URL, Backfill, Document, Done, step_job
 from tasks.backfills.chunking import blocks_of, chunks, parsed_blocks
-from tasks.backfills.plan import StepName
+from tasks.backfills.plan import StepName, StepRequest
 from tasks.backfills.sources import Sources
 from tasks.errors import as_data
 from tasks.files import shown_id
@@ -74,6 +75,10 @@ class DocumentRun:
     again: bool
     jobs: list[UUID] = field(default_factory=list)
     place: int = 0
+    _door: Feeding = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._door = replace(self.it, fetching=UntilHalt(self.it.fetching, self.halt))
 
     async def run(self) -> Done | None:
         """Do it; None when the work is halted first. Raises LeaseLost, StoreUnavailable or OSError."""
@@ -108,6 +113,8 @@ class DocumentRun:
     async def _chunked(self, pieces: Sequence[Piece]) -> list[Piece]:
         (piece,) = pieces
         if self.place == 0:
+            if self.document.source.startswith(URL):
+                raise UnsupportedDocument("A URL is for models that read documents, images or audio; upload the text.")
             text = text_of(await self._content())
             blocks = await asyncio.to_thread(blocks_of, text)
         elif piece.data is not None:
@@ -140,18 +147,28 @@ class DocumentRun:
 
     async def _whole(self) -> Submission:
         async with self.it.large if self.document.size > LARGE else nullcontext():
-            data = await self._content()
-            item = await asyncio.to_thread(item_of, self.document.name, data, self.chain.inputs)
-            return await self._admitted([item], large=True)
+            return await self._admitted([await self._item()], large=True)
+
+    async def _item(self) -> dict[str, Any]:
+        name, source = self.document.name, self.document.source
+        if source.startswith(URL):
+            return item_at(name, source.removeprefix(URL), self.chain.inputs)
+        item = await asyncio.to_thread(item_of, name, await self._content(), self.chain.inputs)
+        return {"text": self._step.said(item["text"])} if "text" in item else item
+
+    @property
+    def _step(self) -> StepRequest:
+        return self.chain.steps[self.place]
 
     def _of_texts(self, texts: Sequence[str]) -> Callable[[], Awaitable[Submission]]:
-        return lambda: self._admitted([{"text": text} for text in texts], large=False)
+        said = self._step.said
+        return lambda: self._admitted([{"text": said(text)} for text in texts], large=False)
 
     async def _admitted(self, items: Sequence[dict[str, Any]], *, large: bool) -> Submission:
         tag = TAG + shown_id(PREFIX, self.backfill.id)
         raw = {**self.chain.asks(self.place), "items": list(items), "lane": Lane.BULK.value, "tags": [tag]}
         job = await Jobs(self.it, self.halt).admitted(
-            lambda: admit(self.it, raw, caller=self.backfill.caller, large=large)
+            lambda: admit(self._door, raw, caller=self.backfill.caller, large=large)
         )
         if job is None:
             raise Halted

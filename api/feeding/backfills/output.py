@@ -10,7 +10,7 @@ from datetime import timedelta
 from api.feeding.services import Feeding
 from api.media import dumps
 from api.sinks import Sink, sinks
-from tasks.backfills.backfill import PREFIX, Backfill, DocumentState, Standing
+from tasks.backfills.backfill import PREFIX, URL, Backfill, DocumentState, Standing
 from tasks.backfills.plan import Format
 from tasks.blobs import new_key
 from tasks.files import FOLDER, KEPT_S, ROWS, StoredFile, shown_id
@@ -73,7 +73,7 @@ def _failures(page: list[Standing]) -> Iterator[dict[str, object]]:
     for one in page:
         error = one.error or {}
         told = {name: error.get(name) for name in ("step", "code", "message")}
-        yield {"document": one.name, "source": one.source, **told}
+        yield {"document": one.name, "source": one.source.removeprefix(URL), **told}
 
 
 def _file(it: Feeding, backfill: Backfill, key: str | None, size: int, kind: str) -> StoredFile | None:

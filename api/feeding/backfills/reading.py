@@ -78,6 +78,18 @@ def item_of(name: str, data: bytes, inputs: Sequence[InputKind]) -> dict[str, An
     raise UnsupportedDocument(f"The model reads {', '.join(inputs)}, and this is {kind}.")
 
 
+def item_at(name: str, url: str, inputs: Sequence[InputKind]) -> dict[str, Any]:
+    """A document that the door fetches, as an item. Raises UnsupportedDocument for models that read texts alone."""
+    kind = _kind(name, b"")
+    if "document" in inputs:
+        return {"document": {"url": url, "name": name.rpartition("/")[2][-200:]}}
+    if "audio" in inputs and ("image" not in inputs or kind == "audio"):
+        return {"audio": {"url": url}}
+    if "image" in inputs:
+        return {"images": [{"url": url}]}
+    raise UnsupportedDocument("A URL is for models that read documents, images or audio; upload the text.")
+
+
 def _kind(name: str, data: bytes) -> str:
     for signature, kind in _SIGNATURES.items():
         if data.startswith(signature):

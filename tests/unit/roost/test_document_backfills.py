@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from roost.document_backfills import DocumentBackfills, content
@@ -11,11 +13,11 @@ from tests.unit.roost.scripted import Server, broken, error, reply
 PATIENT = Patience.of(60.0)
 
 
-def backfill(status: str) -> dict[str, str]:
+def backfill(status: str) -> dict[str, Any]:
     return {"id": "backfill_1", "status": status}
 
 
-def calls(server: Server) -> DocumentBackfills[dict[str, str], list[dict[str, str]]]:
+def calls(server: Server) -> DocumentBackfills[dict[str, Any], list[dict[str, Any]]]:
     return DocumentBackfills(server.run, PATIENT)
 
 

@@ -21,6 +21,7 @@ from deploy.commands.showing import duration
         ),
         ("chunk", {"step": "chunk"}),
         ("chunk size=300 overlap=30", {"step": "chunk", "options": {"size": 300, "overlap": 30}}),
+        ("generate:m prompt='Sum up: {text}'", {"step": "generate", "model": "m", "prompt": "Sum up: {text}"}),
         ("score:org/m query='two words'", {"step": "score", "model": "org/m", "query": "two words"}),
     ],
 )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -47,7 +48,7 @@ def test_what_was_done_before_a_pause_does_not_count_for_the_speed() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"progress_at": None}, {"in_progress_at": None}, {"counted_from": 20}])
-def test_before_anything_is_done_nothing_is_foretold(changes: dict[str, None]) -> None:
+def test_before_anything_is_done_nothing_is_foretold(changes: dict[str, Any]) -> None:
     found = replace(BACKFILL, **changes)
 
     assert (found.per_second, found.seconds_left) == (None, None)

@@ -34,6 +34,13 @@ def test_documents_have_the_numbers_of_their_lines() -> None:
     ]
 
 
+def test_a_document_by_url_is_called_by_it_without_what_may_be_a_secret() -> None:
+    (found,) = read({"url": "https://a.example/b.pdf?sig=secret"})
+
+    assert isinstance(found, Document)
+    assert (found.name, found.source) == ("https://a.example/b.pdf", "url:https://a.example/b.pdf?sig=secret")
+
+
 def test_a_fingerprint_of_the_callers_counts_for_more_than_the_id_of_the_file() -> None:
     (found,) = read({"file": "file-1", "fingerprint": "sha256:1"})
 
@@ -48,6 +55,7 @@ def test_a_fingerprint_of_the_callers_counts_for_more_than_the_id_of_the_file() 
         ([], "invalid_request", ""),
         ({}, "invalid_request", "path"),
         ({"file": "a", "path": "b"}, "invalid_request", "path"),
+        ({"url": "ftp://a"}, "invalid_request", "url"),
         ({"file": "a", "fingerprimt": "b"}, "invalid_request", "fingerprimt"),
         ({"file": "a", "id": ""}, "invalid_request", "id"),
         ({"file": "a", "id": "x\ny"}, "invalid_request", "id"),

@@ -27,7 +27,7 @@ SPECS = [
     spec("tagger", extract=ExtractFacts()),
     spec("writer", generate=GenerateFacts()),
 ]
-MODELS = {one.id: Model(Choice(one, None, {}, {}, one.id)) for one in SPECS}
+MODELS = {one.id: Model(Choice(one, "default", one.id, {}, {})) for one in SPECS}
 PARSE = {"step": "parse", "model": "docling"}
 CHUNK = {"step": "chunk"}
 ENCODE = {"step": "encode", "model": "embedder"}
@@ -102,6 +102,8 @@ def test_a_step_that_does_not_fit_is_named(steps: list[Mapping[str, Any]], param
         ({"steps": [CHUNK | {"model": "x"}]}, "steps[0].model"),
         ({"steps": [ENCODE | {"query": "x"}]}, "steps[0].query"),
         ({"steps": [{"step": "score", "model": "ranker"}]}, "steps[0].query"),
+        ({"steps": [ENCODE | {"prompt": "x {text}"}]}, "steps[0].prompt"),
+        ({"steps": [GENERATE | {"prompt": "no place for it"}]}, "steps[0].prompt"),
         ({"steps": [{"stepp": "parse"}]}, "steps[0].stepp"),
         ({"source": {"path": "/a", "manifest": "file-1"}}, "source"),
         ({"source": {"files": [{"id": "x"}]}}, "source.files[0].path"),
@@ -116,6 +118,13 @@ def test_a_request_of_the_wrong_shape_is_refused_by_the_field(changes: Mapping[s
         parse_backfill({"source": {"path": "/srv/in"}, "steps": [ENCODE], **changes})
 
     assert caught.value.param == param
+
+
+def test_a_prompt_is_said_around_the_text() -> None:
+    (step,) = request(GENERATE | {"prompt": "Sum up: {text}!"}).steps
+
+    assert step.said("{text}") == "Sum up: {text}!"
+    assert request(GENERATE).steps[0].said("a") == "a"
 
 
 def test_chunks_fit_the_model_that_reads_them_unless_told_otherwise() -> None:
@@ -133,7 +142,7 @@ def test_the_recipe_is_that_of_the_steps_and_their_models_alone() -> None:
         return recipe_of(asked.steps, [None if one.model is None else models[one.model] for one in asked.steps])
 
     newer = SPECS[1].model_copy(update={"source": SPECS[1].source.model_copy(update={"revision": "2"})})
-    changed = {**MODELS, "embedder": Model(Choice(newer, None, {}, {}, "embedder"))}
+    changed = {**MODELS, "embedder": Model(Choice(newer, "default", "embedder", {}, {}))}
 
     assert recipe(CHUNK, ENCODE) == recipe(CHUNK, ENCODE)
     assert len({recipe(CHUNK, ENCODE), recipe(ENCODE), recipe(ENCODE | {"options": {"normalize": False}})}) == 3

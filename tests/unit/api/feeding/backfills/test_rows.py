@@ -76,7 +76,7 @@ def test_what_is_called_as_a_column_of_ours_has_another_name() -> None:
 
 
 def test_columns_are_told_with_their_kinds() -> None:
-    found = [
+    found: list[dict[str, Any]] = [
         {"document": "a", "dense": np.array([1.0]), "page": None, "headings": [], "n": 1},
         {"document": "b", "page": 2, "headings": ["x"], "n": 1.5, "e": [{"a": 1}], "bits": np.array([1], "i1")},
         {"m": np.ones((2, 2)), "s": {"indices": np.array([1]), "values": np.array([1.0])}, "ok": True},
