@@ -67,6 +67,7 @@ def is_direct(services: Services, job: Submission, form: Form) -> bool:
     return (
         form.wait > 0
         and job.idempotency_key is None
+        and job.webhook is None
         and travels(job)
         and services.link.up
         and not services.waiting.closing

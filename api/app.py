@@ -28,7 +28,20 @@ from api.metrics import Measured, Metrics, Scrape
 from api.parts import parts
 from api.progress import Progress
 from api.route import is_keyed
-from api.routes import backfills, events, flower, health, jobs, models, residency, results, submit, usage
+from api.routes import (
+    backfills,
+    deliveries,
+    events,
+    flower,
+    health,
+    jobs,
+    models,
+    residency,
+    results,
+    submit,
+    usage,
+    webhooks,
+)
 from api.services import Services
 from api.signing import Signing
 from api.unanswered import Unanswered
@@ -90,6 +103,8 @@ def create_app(settings: Settings, catalog: Catalog | None = None) -> FastAPI:
         residency.router,
         usage.router,
         backfills.router,
+        webhooks.router,
+        deliveries.router,
         health.router,
         flower.router,
         *compat.routers,

@@ -12,7 +12,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -31,11 +31,13 @@ from catalog.tokenizer import Counts
 from tasks.errors import EmptyText, InvalidRequest, LimitExceeded, TextTooLong, as_data
 from tasks.inputs import pack_inputs
 from tasks.items import ItemRequest, as_payload, texts_of
-from tasks.messages import Submission
+from tasks.messages import Submission, Webhook
 from tasks.queues import bucket_of
 from tasks.request import JobRequest
 from tasks.settings import Settings
 from tasks.sources import QUERY, Source, sources_of
+from tasks.webhooks.guard import Guard
+from tasks.webhooks.signing import parsed_secret
 
 CALLER = "default"
 """Whose jobs these are, for as long as there is one caller."""
@@ -49,6 +51,7 @@ class Limits:
     max_text_chars: int
     default_retention_s: int
     max_retention_s: int
+    webhooks: Guard = field(default_factory=Guard)
 
     @classmethod
     def of(cls, settings: Settings) -> Limits:
@@ -58,6 +61,7 @@ class Limits:
             max_text_chars=settings.max_text_chars,
             default_retention_s=settings.default_retention_s,
             max_retention_s=settings.max_retention_s,
+            webhooks=Guard.of(settings.webhook_allow, http=settings.webhook_http),
         )
 
 
@@ -104,6 +108,9 @@ def check(request: JobRequest, catalog: Models, limits: Limits) -> Checked:
         raise InvalidRequest(
             f"'retention_s' must be at most {limits.max_retention_s} on this server.", param="retention_s"
         )
+    if request.webhook is not None:
+        limits.webhooks.check(request.webhook.url, "webhook.url")
+        _webhook(request)
     read = _Read(spec, prefix_of(spec, options), limits.max_text_chars)
     query = None if request.query is None else read.query(request.query)
     items = [read.item(index, item, request.verb) for index, item in enumerate(request.items)]
@@ -285,7 +292,16 @@ def price(
         idempotency_key=key,
         body_hash=None if key is None else body_hash(request),
         keep=request.store,
+        webhook=_webhook(request),
     )
+
+
+def _webhook(request: JobRequest) -> Webhook | None:
+    asked = request.webhook
+    if asked is None:
+        return None
+    secret = None if asked.secret is None else parsed_secret(asked.secret, "webhook.secret")
+    return Webhook(asked.url, secret, asked.inline)
 
 
 def prefix_of(spec: Spec, options: BaseModel) -> str:
@@ -305,6 +321,8 @@ def body_hash(request: JobRequest) -> bytes:
     # What is newer than keys that may be in use counts where it is not the default.
     if request.store:
         del meaning["store"]
+    if request.webhook is None:
+        del meaning["webhook"]
     meaning["options"] = request.asked
     meaning["query"] = None if request.query is None else as_payload(request.query)
     meaning["items"] = [as_payload(item) for item in request.items]

@@ -37,6 +37,17 @@ Input = Annotated[
 """Branches of unions have names in parentheses: no field has, so `path` knows to leave them out of an error's place."""
 
 
+class WebhookRequest(Strict):
+    """Who is told when a job ends, besides the endpoints of its caller."""
+
+    url: Annotated[str, Field(min_length=1, description="https:// to a public host; see docs/webhooks.md")]
+    secret: Annotated[
+        str | None,
+        Field(min_length=1, description="`whsec_` and 24 to 64 bytes in base64; left out, your own secret signs"),
+    ] = None
+    inline: Annotated[bool, Field(description="A small result goes along")] = False
+
+
 class JobRequest(Strict):
     """A job to run: one verb on one model, over one or more items."""
 
@@ -81,6 +92,8 @@ class JobRequest(Strict):
     store: Annotated[
         bool, Field(description="False: the inputs go when the job ends, and its result once it was answered")
     ] = True
+
+    webhook: Annotated[WebhookRequest | None, Field(description="Who is told when the job ends")] = None
 
     @model_validator(mode="after")
     def _fits_the_verb(self) -> JobRequest:

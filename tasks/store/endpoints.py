@@ -10,8 +10,8 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from tasks.errors import LimitExceeded
+from tasks.store import secrets
 from tasks.store.rows import clean
-from tasks.store.secrets import secret
 from tasks.webhooks.endpoint import MOST_ENDPOINTS, ROTATION, Endpoint, EndpointNotFound
 
 _NAMES = tuple(Endpoint.__dataclass_fields__)
@@ -142,7 +142,12 @@ def delete(conn: Connection, id_: UUID | None, caller: str) -> None:
 
 def own_secret(conn: Connection, caller: str) -> bytes:
     """The secret of webhooks that jobs of this caller name without one; made when it is first asked for."""
-    return secret(conn, _OWN + clean(caller))
+    return secrets.secret(conn, _OWN + clean(caller))
+
+
+def change_own_secret(conn: Connection, caller: str, secret: bytes) -> None:
+    """Have this be it."""
+    secrets.replace(conn, _OWN + clean(caller), secret)
 
 
 def _one(conn: Connection, statement: str, id_: UUID | None, caller: str, **given: Any) -> Endpoint:

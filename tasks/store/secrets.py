@@ -12,6 +12,16 @@ _MAKE = "INSERT INTO secrets (name, value) VALUES (%(name)s, %(value)s) ON CONFL
 _READ = "SELECT value FROM secrets WHERE name = %(name)s"
 
 
+_REPLACE = """
+INSERT INTO secrets (name, value) VALUES (%(name)s, %(value)s) ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value
+"""
+
+
+def replace(conn: Connection, name: str, value: bytes) -> None:
+    """Have this be the secret of this name."""
+    conn.exec_driver_sql(_REPLACE, {"name": name, "value": value}).close()
+
+
 def secret(conn: Connection, name: str) -> bytes:
     """The secret of this name; whoever asks first makes it."""
     found = conn.exec_driver_sql(_READ, {"name": name}).scalar_one_or_none()

@@ -23,6 +23,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import httpcore
 import httpx
@@ -40,6 +41,10 @@ CONNECT_S = 5.0
 """One address that does not answer is given up after this, and the next one is tried."""
 
 MOST_ADDRESSES = 4
+READ_BYTES = 16 * 1024
+HEAD_BYTES = 64 * 1024
+"""More than this before a response begins is none."""
+
 _PIECE = 2**20
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -101,13 +106,14 @@ class Opener:
     ) -> AsyncIterator[httpcore.Response]:
         """One request and its response, within the time. What goes wrong is raised as UrlRefused or UrlUnreachable."""
         target = self.guard.check(url, param)
+        network = _Pinned(self.guard, self._resolve, target)
         try:
             async with (
                 asyncio.timeout(timeout_s),
                 httpcore.AsyncHTTPConnection(
                     origin=httpcore.Origin(target.scheme.encode(), target.host.encode(), target.port),
                     ssl_context=self._context(),
-                    network_backend=_Pinned(self.guard, self._resolve, target),
+                    network_backend=network,
                 ) as connection,
                 connection.stream(
                     method,
@@ -121,6 +127,7 @@ class Opener:
                     content=body,
                 ) as response,
             ):
+                network.begun()
                 yield response
         except _Inside as error:
             raise UrlRefused(f"{param!r} must be a URL that leads to a public host: {error}.", param=param) from None
@@ -128,6 +135,8 @@ class Opener:
             raise UrlUnreachable(f"{param!r} took longer than {timeout_s:g} s.", param=param, retryable=True) from None
         except _FAILED as error:
             raise UrlUnreachable(f"{param!r} {_why(error)}.", param=param, retryable=True) from None
+        finally:
+            await network.close()
 
     def _context(self) -> ssl.SSLContext:
         if self._trust is None:
@@ -150,6 +159,17 @@ class _Pinned(httpcore.AsyncNetworkBackend):
         self._resolve = resolve
         self._target = target
         self._plain = httpcore.AnyIOBackend()
+        self._stream: _Stream | None = None
+
+    def begun(self) -> None:
+        """The response has begun: what comes from now on is its body."""
+        if self._stream is not None:
+            self._stream.head.left = None
+
+    async def close(self) -> None:
+        """Close the connection, which the library leaves open when a handshake is given up."""
+        if self._stream is not None:
+            await self._stream.aclose()
 
     async def connect_tcp(
         self,
@@ -168,9 +188,11 @@ class _Pinned(httpcore.AsyncNetworkBackend):
         failed: Exception = httpcore.ConnectError("no address")
         for address in addresses[:MOST_ADDRESSES]:
             try:
-                return await self._plain.connect_tcp(str(address), target.port, timeout=CONNECT_S)
+                self._stream = _Stream(await self._plain.connect_tcp(str(address), target.port, timeout=CONNECT_S))
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failed = error
+            else:
+                return self._stream
         raise failed
 
     async def connect_unix_socket(
@@ -185,6 +207,55 @@ class _Pinned(httpcore.AsyncNetworkBackend):
     async def sleep(self, seconds: float) -> None:
         """Between retries of the library, of which we ask none."""
         await asyncio.sleep(seconds)
+
+
+@dataclass(slots=True)
+class _Head:
+    """How many more bytes may come before the response begins; None once it has."""
+
+    left: int | None = HEAD_BYTES
+
+
+class _Stream(httpcore.AsyncNetworkStream):
+    """A connection of which little is read at a time.
+
+    A few bytes may be a whole interim response, or a chunk of a body, and the library takes in all of them that it has
+    read before anybody else has a turn.
+    """
+
+    def __init__(self, inner: httpcore.AsyncNetworkStream, head: _Head | None = None) -> None:
+        self._inner = inner
+        self.head = head or _Head()
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - httpcore's own form
+        """Some bytes. Raises RemoteProtocolError when too many have come and no response has begun."""
+        data = await self._inner.read(min(max_bytes, READ_BYTES), timeout)
+        if self.head.left is not None:
+            self.head.left -= len(data)
+            if self.head.left < 0:
+                raise httpcore.RemoteProtocolError("no response begins")
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - httpcore's own form
+        """Send all of it."""
+        await self._inner.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        """Close it; once more does nothing."""
+        await self._inner.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's own form
+    ) -> httpcore.AsyncNetworkStream:
+        """The same connection under TLS."""
+        return _Stream(await self._inner.start_tls(ssl_context, server_hostname, timeout), self.head)
+
+    def get_extra_info(self, info: str) -> Any:
+        """What the connection tells about itself."""
+        return self._inner.get_extra_info(info)
 
 
 _FAILED = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError)
@@ -202,10 +273,8 @@ def _why(error: Exception) -> str:
     match error:
         case httpcore.ConnectTimeout() | httpcore.ConnectError():
             return "takes no connection"
-        case httpcore.ProtocolError():
-            return "does not answer in HTTP/1.1"
-        case httpcore.NetworkError() | httpcore.TimeoutException():
-            return "ended the connection before its answer was whole"
+        case httpcore.NetworkError() | httpcore.TimeoutException() | httpcore.ProtocolError():
+            return "gave no whole answer in HTTP/1.1"
         case _:
             return "has a host whose name leads nowhere"
 
