@@ -34,16 +34,20 @@ def upgrade() -> None:
         ),
     )
     op.execute(
-        "ALTER TABLE jobs SET (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,"
-        " toast.autovacuum_vacuum_scale_factor = 0.02, toast.autovacuum_vacuum_threshold = 2000)"
+        "ALTER TABLE jobs SET ("
+        "autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000,"
+        " autovacuum_vacuum_cost_limit = 2000,"
+        " toast.autovacuum_vacuum_scale_factor = 0.02, toast.autovacuum_vacuum_threshold = 2000,"
+        " toast.autovacuum_vacuum_cost_limit = 2000)"
     )
 
 
 def downgrade() -> None:
     """Drop them again."""
     op.execute(
-        "ALTER TABLE jobs RESET (autovacuum_vacuum_scale_factor, autovacuum_vacuum_threshold,"
-        " toast.autovacuum_vacuum_scale_factor, toast.autovacuum_vacuum_threshold)"
+        "ALTER TABLE jobs RESET ("
+        "autovacuum_vacuum_scale_factor, autovacuum_vacuum_threshold, autovacuum_vacuum_cost_limit,"
+        " toast.autovacuum_vacuum_scale_factor, toast.autovacuum_vacuum_threshold, toast.autovacuum_vacuum_cost_limit)"
     )
     op.drop_index("ix_jobs_unkept", table_name="jobs")
     op.drop_table("spent_blobs")

@@ -122,8 +122,10 @@ jobs = Table(
         "fillfactor": "80",
         "autovacuum_vacuum_scale_factor": "0.02",
         "autovacuum_vacuum_threshold": "2000",
+        "autovacuum_vacuum_cost_limit": "2000",
         "toast.autovacuum_vacuum_scale_factor": "0.02",
         "toast.autovacuum_vacuum_threshold": "2000",
+        "toast.autovacuum_vacuum_cost_limit": "2000",
     },
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,10 +14,12 @@ from psycopg import sql
 from sqlalchemy import Connection, event
 
 from deploy.embedded.postgres import PostgresServer
+from tasks.contents import new_key
 from tasks.db import Database
+from tasks.errors import JobNotFound, JobNotTerminal
 from tasks.jobs import State
 from tasks.messages import Completion, Submission
-from tasks.store import accept, change, claim, finish, read, sweep
+from tasks.store import accept, change, claim, finish, read, spent, sweep
 from tasks.store.pages import Filters, encode_cursor
 
 NewJob = Callable[..., Submission]
@@ -111,9 +114,10 @@ def test_a_list_is_read_from_an_index(plan: Plan, filters: Filters, index: str, 
         (lambda conn: sweep.due(conn, NOW, 500), "ix_jobs_run_at"),
         (lambda conn: sweep.unseen(conn, NOW, UUID(int=0), 20), "ix_jobs_unseen"),
         (lambda conn: sweep.delete(conn, NOW, 500), "ix_jobs_expires_at"),
+        (lambda conn: spent.forget_late(conn, NOW, 500), "ix_jobs_unkept"),
         (sweep.counts, "ix_jobs_open"),
     ],
-    ids=["expire", "reclaim", "due", "unseen", "delete", "counts"],
+    ids=["expire", "reclaim", "due", "unseen", "delete", "forget", "counts"],
 )
 def test_a_sweep_reads_only_what_may_be_due(plan: Plan, use: Callable[[Connection], object], index: str) -> None:
     planned = plan(use)
@@ -133,6 +137,9 @@ def test_a_batch_is_found_by_its_ids(plan: Plan, new_job: NewJob, ending: Ending
         claim.rest(conn, [job.id for job in jobs])
         read.submissions(conn, [job.id for job in jobs])
         sweep.looked(conn, {job.id: NOW for job in jobs})
+        spent.named(conn, [new_key(job.id) for job in jobs])
+        spent.forget_inputs(conn, [job.id for job in jobs])
+        spent.forget_results(conn, [job.id for job in jobs])
         finish.finish(conn, [ending(job) for job in (*jobs, *direct)])
 
     planned = plan(use)
@@ -147,6 +154,8 @@ def test_one_job_is_found_by_its_id(plan: Plan) -> None:
         read.result(conn, UUID(int=7), "caller 7")
         change.cancel(conn, UUID(int=8), "caller 8")
         change.retry(conn, UUID(int=123), "caller 3", NOW)
+        with suppress(JobNotFound, JobNotTerminal):
+            change.delete(conn, UUID(int=9), "caller 9")
 
     assert "Seq Scan" not in plan(use)
 
