@@ -210,3 +210,14 @@ def test_the_pages_of_flower_find_what_they_are_made_of(stack: Any, flower: http
     ours = {link for link in links if not link.startswith("http")}
     assert len(ours) > 5
     assert {link: flower.get(f"{stack.url}{link}").status_code for link in ours} == dict.fromkeys(ours, 200)
+
+
+def test_a_worker_is_controlled_by_flowers_own_pages_and_by_no_other_sites(stack: Any, flower: httpx.Client) -> None:
+    path = "api/task/revoke/0199c0de-0000-7000-8000-000000000000"
+    answer = flower.post(path, headers={"Origin": stack.url, "Sec-Fetch-Site": "same-origin"})
+    assert (answer.status_code, "Revoked" in answer.text) == (200, True)
+    for headers in ({"Origin": "https://elsewhere.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        assert flower.post(path, headers=headers).status_code == 403
+    # Past the API it asks for a password that nobody was told.
+    port = stack.settings.flower_port
+    assert httpx.get(f"http://127.0.0.1:{port}/flower/api/workers").status_code == 401
