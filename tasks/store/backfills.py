@@ -23,7 +23,7 @@ from tasks.backfills.backfill import (
 )
 from tasks.errors import IdempotencyConflict
 from tasks.store.leases import is_one_of
-from tasks.store.rows import json_text
+from tasks.store.rows import clean, json_text
 
 _NAMES = tuple(Backfill.__dataclass_fields__)
 COLUMNS = ", ".join(f"backfills.{name}" for name in _NAMES)
@@ -148,7 +148,7 @@ def page(conn: Connection, caller: str, *, name: str | None, after: UUID | None,
     where += ["id < %(after)s"] if after is not None else []
     rows = conn.exec_driver_sql(
         f"SELECT {COLUMNS} FROM backfills WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT %(limit)s",
-        {"caller": caller, "name": name, "after": after, "limit": limit},
+        {"caller": caller, "name": name and clean(name), "after": after, "limit": limit},
     )
     return [backfill_of(row) for row in rows]
 

@@ -14,6 +14,7 @@ from tasks.backfills.plan import StepName
 from tasks.rendering import Encoding, json_rows
 
 _OURS = frozenset({"document", "metadata", "chunk", "page", "headings", "text"})
+_OF_CHUNKS = {"page:int", "headings:texts"}
 _LEFT_OUT = frozenset({"id", "rank"})
 """A row has its document for an id, and ranks are of one job alone."""
 
@@ -76,7 +77,9 @@ def written(rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What the rows hold, as `name:kind`, for the types of a table's columns."""
-    return sorted({f"{name}:{kind}" for row in rows for name, value in row.items() if (kind := _kind(value))})
+    found = {f"{name}:{kind}" for row in rows for name, value in row.items() if (kind := _kind(value))}
+    # Tables of chunks are alike, whether there are pages and headings or none.
+    return sorted(found | (_OF_CHUNKS if any("chunk" in row for row in rows) else set()))
 
 
 def _flat(name: str, value: Any) -> Any:
