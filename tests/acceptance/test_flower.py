@@ -133,6 +133,12 @@ def _everywhere(someone: Any, mark: Marks) -> list[str]:
     job({"verb": "encode", "model": "touchy", "items": [f"POISON {mark('large')} " * 20_000]})
     job({"verb": "encode", "model": "deadly", "items": [f"CRASH {mark('crash')}"]})
     job({"verb": "score", "model": "ranker", "query": mark("query"), "items": items})
+    # One that is refused, and one that is tried in vain.
+    hook = {"url": f"https://127.0.0.1:9/{mark('hook')}?token={mark('token')}"}
+    said = post("/v1/jobs", json={**touchy, "webhook": hook})
+    assert said.status_code == 422, said.text
+    hook["url"] = hook["url"].replace("127.0.0.1:9", "no-such-host.example.org")
+    job({**touchy, "items": ["told"], "webhook": hook})
     labels = [mark("label")]
     job({"verb": "extract", "model": "roost/fake", "items": items, "labels": labels})
     job({"verb": "extract", "model": "roost/fake", "items": [{"document": {"data": document, "name": mark("name")}}]})
