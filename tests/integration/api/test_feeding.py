@@ -24,10 +24,12 @@ from api.door import admit
 from api.feeding import endings, jobs, part, run, tenants
 from api.feeding.feeder import Feeder
 from api.feeding.services import LARGE_AT_ONCE, Feeding, feeding
+from api.feeding.tidying import Tidying
 from catalog.loader import Catalog
 from catalog.terms import Lane, Verb
 from tasks import keys, lines
 from tasks.batches import OPEN, Batch, Status
+from tasks.contents import FOLDER
 from tasks.lines import Line, RawLine, Rules, read_line
 from tasks.messages import Submission
 from tasks.prepare import CALLER
@@ -123,6 +125,28 @@ async def test_two_feeders_share_batches_and_no_line_is_lost_or_twice(
     assert len({job.id for job in consumer.taken}) == len(consumer.taken) == 800
     # What is left in the store are the files alone.
     assert [path.name for path in (tmp_path / "batches").rglob("*") if path.is_file()] == []
+
+
+async def test_lines_with_large_inputs_and_results_go_by_the_blob_store_and_leave_nothing_in_it(
+    it: Feeding, start: Start, consumer: Consumer
+) -> None:
+    large = "x" * 300_000
+    consumer.edit = lambda index, row: {**row, "text": large}
+    lines_ = [{**embed(n), "body": {"model": "org/plain", "input": large, "truncate": True}} for n in range(3)]
+
+    await start("one")
+    batch = await ended(it, await new_batch(it, [*lines_, embed(3)]))
+
+    assert (batch.status, batch.completed) == (Status.COMPLETED, 4)
+    assert [job.inputs_blob is not None for job in sorted(consumer.taken, key=lambda job: len(job.inputs))] == [
+        False,
+        True,
+        True,
+        True,
+    ]
+    assert len(it.blobs.keys(FOLDER)) == 3 + 4
+    await Tidying(it).spend()
+    assert it.blobs.keys(FOLDER) == []
 
 
 async def test_a_feeder_that_stops_hands_its_batch_on(it: Feeding, start: Start, idle_consumer: Consumer) -> None:
