@@ -1,4 +1,4 @@
-"""The Python client of Roost. Needs httpx, msgpack and numpy, and nothing of the server."""
+"""The Python client of Roost. Needs httpx, msgpack, numpy and standardwebhooks, and nothing of the server."""
 
 from roost.arrays import Array, SparseVector
 from roost.backfill import Progress
@@ -12,6 +12,7 @@ from roost.errors import (
     NoSuchValue,
     NotAllowed,
     NotFound,
+    NotSigned,
     Overloaded,
     RequestRefused,
     RoostError,
@@ -23,6 +24,7 @@ from roost.errors import (
 from roost.events import Event
 from roost.job_info import JobInfo
 from roost.results import Item, Result
+from roost.signed import verify
 
 __all__ = [
     "Array",
@@ -41,6 +43,7 @@ __all__ = [
     "NoSuchValue",
     "NotAllowed",
     "NotFound",
+    "NotSigned",
     "Overloaded",
     "Progress",
     "RequestRefused",
@@ -51,4 +54,5 @@ __all__ = [
     "StillRunning",
     "TooLarge",
     "UnexpectedReply",
+    "verify",
 ]

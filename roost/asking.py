@@ -16,7 +16,9 @@ from roost.wire import EVENTS, JSON, MSGPACK, Request, packed
 POLL_S = 30.0
 """The longest that one request waits for a job; what sits between client and server often ends a minute's silence."""
 
-JOB_FIELDS = frozenset({"query", "labels", "output_schema", "lane", "priority", "deadline_s", "tags", "retention_s"})
+JOB_FIELDS = frozenset(
+    {"query", "labels", "output_schema", "lane", "priority", "deadline_s", "tags", "retention_s", "store", "webhook"}
+)
 """What is a field of the job itself; everything else that a caller names is an option of the verb."""
 
 _MAX_KEY = 256
@@ -52,10 +54,16 @@ def job_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         if name in JOB_FIELDS:
             if value is not None:
-                fields[name] = inputs.item_of(value, "query") if name == "query" else value
+                fields[name] = _field(name, value)
         elif name != "options":
             options[name] = value
     return fields
+
+
+def _field(name: str, value: Any) -> Any:
+    if name == "query":
+        return inputs.item_of(value, "query")
+    return {"url": value} if name == "webhook" and isinstance(value, str) else value
 
 
 def new_key() -> str:

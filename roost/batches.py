@@ -49,7 +49,7 @@ class Files(Generic[ObjectT, ListT]):
 
     def list(self, *, purpose: str | None = None, most: int = 100) -> ListT:
         """The newest files, all or those of one purpose."""
-        found: ListT = self._run(_listed(FILES, {"purpose": purpose}, most, 1000, self._patience))
+        found: ListT = self._run(flows.paged(FILES, {"purpose": purpose}, most, 1000, self._patience))
         return found
 
     def delete(self, file_id: str) -> ObjectT:
@@ -86,7 +86,7 @@ class Batches(Generic[ObjectT, ListT]):
 
     def list(self, *, most: int = 20) -> ListT:
         """The newest batches."""
-        found: ListT = self._run(_listed(BATCHES, {}, most, 100, self._patience))
+        found: ListT = self._run(flows.paged(BATCHES, {}, most, 100, self._patience))
         return found
 
     def cancel(self, batch_id: str) -> ObjectT:
@@ -119,21 +119,6 @@ def lines(file_id: str, patience: Patience) -> Steps[None]:
             answer = yield command
     if rest.strip():
         yield Give(json.loads(rest))
-
-
-def _listed(
-    path: str, params: Mapping[str, Any], most: int, page_size: int, patience: Patience
-) -> Steps[list[dict[str, Any]]]:
-    found: list[dict[str, Any]] = []
-    after: str | None = None
-    while len(found) < most:
-        asked = {**params, "limit": min(page_size, most - len(found)), "after": after}
-        page = yield from flows.fetch(asking.get_json(path, asked), patience)
-        found += page["data"]
-        after = page["last_id"]
-        if not page["has_more"]:
-            break
-    return found
 
 
 def _path(kind: str, id_: str) -> str:

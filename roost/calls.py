@@ -16,6 +16,7 @@ from roost.document_backfills import DocumentBackfills
 from roost.job_info import JobInfo
 from roost.steps import Patience, Steps
 from roost.transport import Address, address, now
+from roost.webhooks import Webhooks
 
 ResultT = TypeVar("ResultT")
 JobT = TypeVar("JobT")
@@ -139,6 +140,11 @@ class Calls(ABC, Generic[ResultT, JobT, ObjectT, ListT, TextT]):
     def backfills(self) -> DocumentBackfills[ObjectT, ListT]:
         """Backfills of documents, which the server works through."""
         return DocumentBackfills(self._run, self._patience)
+
+    @property
+    def webhooks(self) -> Webhooks[ObjectT, ListT]:
+        """Endpoints that are told of events, and what was told to whom."""
+        return Webhooks(self._run, self._patience)
 
     @abstractmethod
     def _connect(self, where: Address, connections: int) -> None:

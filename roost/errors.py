@@ -80,6 +80,12 @@ class ServerFailed(RoostError):
     """500 and above: the service, not the request, is at fault."""
 
 
+class NotSigned(RoostError):
+    """A request to a receiver of webhooks is not what the server signed, or not with this secret."""
+
+    code = "not_signed"
+
+
 class JobFailed(RoostError):
     """The job did not succeed: it failed, was cancelled or passed its deadline. `items` is how far it came."""
 

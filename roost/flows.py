@@ -42,6 +42,22 @@ def listed(path: str, patience: Patience) -> Steps[list[dict[str, Any]]]:
     return list((yield from fetch(asking.get_json(path), patience))["data"])
 
 
+def paged(
+    path: str, params: Mapping[str, Any], most: int, page_size: int, patience: Patience
+) -> Steps[list[dict[str, Any]]]:
+    """The newest `most` entries of a list whose pages begin after the `last_id` of the one before."""
+    found: list[dict[str, Any]] = []
+    after: str | None = None
+    while len(found) < most:
+        asked = {**params, "limit": min(page_size, most - len(found)), "after": after}
+        page = yield from fetch(asking.get_json(path, asked), patience)
+        found += page["data"]
+        after = page["last_id"]
+        if not page["has_more"]:
+            break
+    return found
+
+
 def look(job_id: str, patience: Patience) -> Steps[JobInfo]:
     """A job as it is now. Raises NotFound."""
     return JobInfo.of((yield from fetch(asking.get_job(job_id), patience)))

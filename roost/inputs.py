@@ -1,7 +1,7 @@
 """What a caller hands in as items, as the server takes it: paths, bytes, pictures and arrays become files.
 
 An item is a text; a path, whose name says what it holds; a picture of PIL; or a map with the fields of docs/verbs.md,
-in which files may be given as paths, bytes, pictures or arrays as well.
+in which files may be given as paths, bytes, pictures or arrays as well, or as URLs that the server fetches.
 """
 
 from __future__ import annotations
@@ -95,6 +95,8 @@ def _file(value: Any, where: str) -> Any:
         data = value.get("data")
         return {**value, **_file(data, where)} if data is not None and not isinstance(data, str) else dict(value)
     if isinstance(value, str):
+        if value.startswith(("https://", "http://")):
+            return {"url": value}
         raise _wrong(f"{where} is a text: give a file as Path({value[:80]!r}) or as bytes.", where)
     raise _wrong(f"{where} is a file: a path, bytes or a picture, not {type(value).__name__}.", where)
 

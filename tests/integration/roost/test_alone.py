@@ -43,7 +43,7 @@ def test_the_client_stands_alone(alone: Path) -> None:
         [alone, "-I", "-W", "error", "-c", code], cwd="/", capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [[], ["httpx", "msgpack", "numpy"]]
+    assert json.loads(done.stdout) == [[], ["httpx", "msgpack", "numpy", "standardwebhooks"]]
 
 
 @pytest.mark.slow
