@@ -15,7 +15,7 @@ _TEXT = {
     406: "The reply cannot be had in the form of Accept",
     408: "No byte of the body came for too long",
     409: "The job is not in the state that this needs",
-    410: "The retention has ended",
+    410: "The retention has ended, or the result is kept no more",
     413: "A limit is exceeded; the message names it",
     415: "The body is neither plain JSON nor msgpack",
     422: "A field is not valid; `param` names it",

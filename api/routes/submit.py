@@ -81,7 +81,7 @@ _REPLAYED = {
             | _REPLAYED
             | {"Retry-After": {"description": "Seconds until a poll is worth it", "schema": {"type": "string"}}},
         },
-        **errors(404, 406, 408, 409, 413, 415, 422, 429, 503),
+        **errors(404, 406, 408, 409, 410, 413, 415, 422, 429, 503),
     },
 )
 @documented(_signature)

@@ -90,5 +90,5 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return replies.errors(400, 408, 413, *statuses, model=OpenAIErrorReply)
 
 
-CALL_ERRORS = errors(403, 404, 409, 415, 429, 502, 503, 504)
+CALL_ERRORS = errors(403, 404, 409, 410, 415, 429, 502, 503, 504)
 """Those of a route that runs a job."""
