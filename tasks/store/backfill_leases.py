@@ -63,7 +63,8 @@ WHERE b.id = %(id)s AND e.{is_one_of(ENDED)} ORDER BY e.id DESC LIMIT %(limit)s
 _SKIP = """
 UPDATE backfill_documents d SET state = 'skipped', rows = e.rows, columns = e.columns, output = e.output
 FROM backfill_documents e
-WHERE d.backfill = %(id)s AND d.state = 'waiting' AND e.backfill = %(earlier)s AND e.name = d.name
+WHERE d.backfill = %(id)s AND d.number BETWEEN %(first)s AND %(last)s AND d.state = 'waiting'
+  AND e.backfill = %(earlier)s AND e.name = d.name
   AND e.fingerprint = d.fingerprint AND e.state IN ('done', 'skipped')
 """
 
@@ -183,11 +184,15 @@ def twice(conn: Connection, id_: UUID, limit: int) -> list[tuple[str, int, int]]
     return [(row[0], row[1], row[2]) for row in conn.exec_driver_sql(_TWICE, {"id": id_, "limit": limit})]
 
 
-def skip(conn: Connection, id_: UUID, feeder: str, most: int) -> None:
-    """Take over what earlier backfills of the same name and steps made of unchanged documents. Raises LeaseLost."""
+def earlier(conn: Connection, id_: UUID, limit: int) -> list[UUID]:
+    """Backfills of the same name and steps that have ended, the newest first."""
+    return list(conn.exec_driver_sql(_EARLIER, {"id": id_, "limit": limit}).scalars())
+
+
+def skip(conn: Connection, id_: UUID, feeder: str, other: UUID, first: int, last: int) -> None:
+    """Of these documents take over what an earlier backfill made of those that are unchanged. Raises LeaseLost."""
     _held(conn, id_, feeder)
-    for (earlier,) in conn.exec_driver_sql(_EARLIER, {"id": id_, "limit": most}).all():
-        conn.exec_driver_sql(_SKIP, {"id": id_, "earlier": earlier}).close()
+    conn.exec_driver_sql(_SKIP, {"id": id_, "earlier": other, "first": first, "last": last}).close()
 
 
 def begin(conn: Connection, id_: UUID, feeder: str) -> Backfill:

@@ -17,6 +17,7 @@ from uuid import UUID
 from api.answers import End
 from api.backfill_chain import Chain
 from api.compat.calls import ended
+from api.compat.dialect import UNEXPECTED
 from api.compat.failures import JobFailed, first_fault
 from api.door import admit
 from api.feeding.backfills.reading import UnsupportedDocument, content_of, item_at, item_of, text_of
@@ -55,6 +56,9 @@ _KEPT_S = 30 * 86_400
 """Longer than any outage: a document frees its jobs itself, once it has read them."""
 
 _LOST = {"code": "job_not_found", "message": "Its job is gone: somebody deleted it. Resume the backfill to try again."}
+
+
+_UNEXPECTED = {"code": UNEXPECTED.code, "message": UNEXPECTED.message}
 
 
 class Halted(Exception):
@@ -100,10 +104,16 @@ class DocumentRun:
                 if rows:
                     await asyncio.to_thread(lambda: sink.write(written(rows)))
             return Done(self.document.number, len(rows), columns_of(rows), sink.key)
-        except BUSY:
+        except (Halted, OSError, *BUSY):
             raise
         except RoostError as error:
             return self._failed(as_data(error))
+        except Exception:
+            # Whatever it is, it must not end all other documents with this one.
+            log.exception(
+                "document %d of backfill %s could not be worked through", self.document.number, self.backfill.id
+            )
+            return self._failed(_UNEXPECTED)
 
     def _failed(self, error: Any) -> Done:
         step = self.chain.names[self.place].value

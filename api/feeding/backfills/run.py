@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 PAGE = 256
 """Documents that are read from the database at once."""
 
+SKIPPED = 20_000
+"""Documents that are compared with those of an earlier backfill at once."""
+
 EARLIER = 16
 """Backfills of the same name that are looked through for unchanged documents, the newest first."""
 
@@ -144,11 +147,11 @@ class BackfillRun(LeasedRun):
         listing = Listing(asked.source, sources, self.it.blobs, await self._manifest(asked))
         await self.it.database.run(leases.clear, self.id, self.feeder)
         faults: list[Fault] = []
-        count = 0
+        count = last = 0
         while self.halt.stop is None and len(faults) < MOST_FAULTS and (page := await self._page(listing)):
             faults += [one for one in page if isinstance(one, Fault)]
             found = [one for one in page if isinstance(one, Document)]
-            count += len(found)
+            count, last = count + len(found), max((one.number for one in found), default=last)
             if count > self.it.settings.max_batch_lines:
                 said = f"There are more documents than {self.it.settings.max_batch_lines}, ROOST_MAX_BATCH_LINES."
                 raise Broken([Fault("too_many_documents", said, param="source")])
@@ -162,7 +165,13 @@ class BackfillRun(LeasedRun):
         if faults or not count:
             raise Broken(faults[:MOST_FAULTS] or [_EMPTY])
         if asked.name is not None and asked.skip_unchanged:
-            await self.it.database.run(leases.skip, self.id, self.feeder, EARLIER)
+            await self._skipped(last)
+
+    async def _skipped(self, last: int) -> None:
+        """Take over what is unchanged, some documents at a time, for a statement may not take long."""
+        for other in await self.it.database.run(leases.earlier, self.id, EARLIER):
+            for first in range(1, last + 1, SKIPPED):
+                await self.it.database.run(leases.skip, self.id, self.feeder, other, first, first + SKIPPED - 1)
 
     async def _page(self, listing: Listing) -> list[Document | Fault]:
         try:

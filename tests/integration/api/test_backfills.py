@@ -265,6 +265,26 @@ async def test_one_bad_document_fails_alone_and_a_resume_does_it_again_and_nothi
     assert (again.status_code, again.json()["error"]["code"]) == (409, "backfill_ended")
 
 
+async def test_a_document_at_which_the_service_fails_fails_alone(
+    http: httpx.AsyncClient, start: Start, consumer: Consumer, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = texts(folder, 3)
+
+    def edit(_: int, row: dict[str, Any]) -> dict[str, Any]:
+        odd = {"text": "x", "document": {"body": {"children": 3}}}
+        return row | {"data": odd} if row["data"]["text"] == "text number 1" else row
+
+    consumer.edit = edit
+    await start("one")
+
+    backfill = await ended(http, await made(http, [PARSE, CHUNK], {"path": str(folder)}))
+
+    (failure,) = await rows_of(http, backfill["report_file_id"])
+    assert (backfill["status"], backfill["counts"]["completed"]) == ("completed", 2)
+    assert (failure["document"], failure["step"], failure["code"]) == (names[1], "chunk", "internal")
+    assert "could not be worked through" in caplog.text
+
+
 async def test_a_second_run_of_the_name_does_what_has_changed_and_gives_all_rows(
     http: httpx.AsyncClient, start: Start, consumer: Consumer, folder: Path
 ) -> None:

@@ -104,12 +104,12 @@ def test_what_earlier_ones_have_done_is_skipped_newest_first(database: Database,
         ended(database, backfill)
     for other in ({"caller": "other"}, {"name": "other"}, {"recipe": b"other"}):
         apart = listed(database, new_backfill(**other))
-        database.run(leases.skip, apart.id, "one", 5)
-        assert database.run(leases.tally, apart.id).skipped == 0
+        assert database.run(leases.earlier, apart.id, 5) == []
         ended(database, apart)
     backfill = listed(database, new_backfill(), "abc")
 
-    database.run(leases.skip, backfill.id, "one", 5)
+    for other in database.run(leases.earlier, backfill.id, 5):
+        database.run(leases.skip, backfill.id, "one", other, 1, 2)
 
     assert outputs(database, backfill) == ["backfills/0/a", "backfills/1/b"]
     assert [one.name for one in database.run(leases.waiting, backfill.id, 0, 10)] == ["c"]
