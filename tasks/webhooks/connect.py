@@ -18,6 +18,7 @@ and cuts a longer reply off (`cut`); `fetch` takes a 200 alone, and raises Limit
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -33,6 +34,9 @@ from tasks.sources import Fetched
 from tasks.webhooks.addresses import Address
 from tasks.webhooks.guard import Guard, Target
 from tasks.webhooks.resolver import Resolver
+
+# At the level debug it tells hosts of callers, and headers of replies.
+logging.getLogger("httpcore").setLevel(logging.INFO)
 
 Resolve = Callable[[str], Awaitable[list[Address]]]
 """All addresses of a name. Raises OSError when there are none."""

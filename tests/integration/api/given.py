@@ -20,15 +20,15 @@ async def stored_file(it: Feeding, blob: str, *, size: int, expires_at: datetime
     return file
 
 
-async def batch_of(it: Feeding, content: bytes, *, window_s: float = 3600.0) -> Batch:
-    """A batch of embeddings that nobody has looked at, with this input file."""
+async def batch_of(it: Feeding, content: bytes, *, window_s: float = 3600.0, endpoint: str = "/v1/embeddings") -> Batch:
+    """A batch, of embeddings unless told otherwise, that nobody has looked at, with this input file."""
     with it.blobs.writing(key := new_key("files")) as out:
         out.write(content)
     file = await stored_file(it, key, size=len(content))
     new = batches.NewBatch(
         id=job_id(file.created_at.timestamp()),
         caller=CALLER,
-        endpoint="/v1/embeddings",
+        endpoint=endpoint,
         completion_window="1h",
         input_file=file.id,
         labels=None,

@@ -55,6 +55,14 @@ def test_files_in_a_map_are_paths_bytes_or_maps_with_such(tmp_path: Path) -> Non
     assert item_of({"images": [b"i"]}, "items[0]") == {"images": [{"data": b"i"}]}
 
 
+def test_files_may_be_named_by_their_urls() -> None:
+    url = "https://files.example.com/a.pdf"
+    named = {"document": {"url": url, "name": "a.pdf"}}
+    assert item_of(named, "items[0]") == named
+    assert item_of({"document": url}, "items[0]") == {"document": {"url": url}}
+    assert item_of({"images": [url]}, "items[0]") == {"images": [{"url": url}]}
+
+
 def test_pictures_keep_their_pixels(picture: Image.Image) -> None:
     for item in (picture, {"images": [picture]}):
         (sent,) = item_of(item, "items[0]")["images"]

@@ -26,6 +26,7 @@ class Receiver:
     port: int = 0
     requests: list[str] = field(default_factory=list)
     connections: int = 0
+    came: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -47,6 +48,7 @@ async def receiving(
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         it.connections += 1
+        it.came.set()
         try:
             if reads:
                 it.requests.append((await reader.readuntil(b"\r\n\r\n")).decode())

@@ -5,6 +5,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 import pytest
 
 from tasks.errors import UrlRefused
+from tasks.settings import Settings
 from tasks.webhooks.guard import Guard, as_address
 from tests.unit.tasks.webhooks.spellings import GOOD, REFUSED
 
@@ -134,6 +135,13 @@ def test_a_wrong_entry_of_the_allow_list_is_named(value: str) -> None:
         Guard.of(f"good.lan, {value} ,10.1.0.0/16", http=False)
 
     assert repr(value) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["ROOST_WEBHOOK_ALLOW", "ROOST_FETCH_ALLOW"])
+def test_a_wrong_allow_list_keeps_a_process_from_starting(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "hooks.lan,https://hooks.lan")
+    with pytest.raises(SystemExit, match=rf"{name}=.*'https://hooks\.lan', which is no entry"):
+        Settings.from_environment()
 
 
 def test_an_allow_list_is_read_as_it_is_meant() -> None:

@@ -83,12 +83,19 @@ def test_what_means_nothing_here_is_taken_and_left_out() -> None:
 
 
 @pytest.mark.parametrize("start", ["", "items[0]."])
-@pytest.mark.parametrize("field", ["", ".data", ".format"])
+@pytest.mark.parametrize("field", ["", ".data", ".format", ".url"])
 def test_a_fault_of_an_image_is_named_as_the_caller_wrote_it(start: str, field: str) -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": PNG}}]
     body = {"model": "m", "messages": [USER, {"role": "user", "content": parts}]}
     found = renamed(InvalidRequest("", param=f"{start}messages[1].content[1].image{field}"), to_job(body).names)
     assert found.param == "messages[1].content[1].image_url.url"
+
+
+@pytest.mark.parametrize("url", ["https://a.b/c.png?x=1", "HTTPS://a.b/", "http://a.b/"])
+def test_an_image_may_be_named_by_its_url(url: str) -> None:
+    parts = [{"type": "image_url", "image_url": {"url": url, "detail": "high"}}]
+    (item,) = asked(messages=[{"role": "user", "content": parts}])["items"]
+    assert item["messages"][0]["content"] == [{"type": "image", "image": {"url": url}}]
 
 
 def test_each_choice_is_an_item() -> None:
