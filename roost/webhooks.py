@@ -151,8 +151,9 @@ def _post(path: str, body: Mapping[str, Any] | None = None, *, again: bool = Tru
 
 
 def _send(method: str, path: str, body: Mapping[str, Any] | None, *, again: bool = True) -> Request:
-    headers = {"Accept": JSON} | ({"Content-Type": MSGPACK} if body else {})
-    return Request(method, path, headers=headers, body=packed(body) if body else None, again=again)
+    if body is None:
+        return Request(method, path, headers={"Accept": JSON}, again=again)
+    return Request(method, path, headers={"Accept": JSON, "Content-Type": MSGPACK}, body=packed(body), again=again)
 
 
 def _deleted(webhook_id: str, patience: Patience) -> Steps[dict[str, Any]]:

@@ -14,12 +14,14 @@ from rich.text import Text
 
 _COLOURS = {
     "succeeded": "green",
+    "delivered": "green",
     "resident": "green",
     "running": "yellow",
     "loading": "yellow",
     "failed": "red",
     "expired": "red",
     "cancelled": "dim",
+    "dropped": "dim",
     "absent": "dim",
 }
 

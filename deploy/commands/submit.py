@@ -38,6 +38,7 @@ from roost import Client, Item, Job, Progress, Result
 @click.option("--priority", type=click.IntRange(0, 9))
 @click.option("--deadline", "deadline_s", type=float, metavar="SECONDS")
 @click.option("--tag", "tags", multiple=True, help="A word to find the job by.")
+@click.option("--webhook", metavar="URL", help="Is told when the job ends, signed with `roost webhooks secret`.")
 @click.option("--key", help="An idempotency key: the same submission again leads to the same job.")
 @click.option("--wait/--no-wait", default=True, help="Wait for the result, or print the job's id and come back.")
 @click.option("--stream", is_flag=True, help="Of generate: print the text as it is made.")

@@ -49,7 +49,7 @@ def test_what_may_be_done_twice_is_sent_again(what: str) -> None:
 @pytest.mark.parametrize(
     ("what", "given", "named", "route", "body"),
     [
-        ("rotate", ["w/1"], {}, "POST /v1/webhooks/w%2F1/rotate", None),
+        ("rotate", ["w/1"], {}, "POST /v1/webhooks/w%2F1/rotate", {}),
         ("rotate", ["w"], {"secret": "whsec_x"}, "POST /v1/webhooks/w/rotate", {"secret": "whsec_x"}),
         ("test", ["w"], {}, "POST /v1/webhooks/w/test", None),
         ("enable", ["w"], {}, "POST /v1/webhooks/w/enable", None),
@@ -58,7 +58,7 @@ def test_what_may_be_done_twice_is_sent_again(what: str) -> None:
         ("delivery", ["msg_1"], {}, "GET /v1/deliveries/msg_1", None),
         ("redeliver", ["msg_1"], {}, "POST /v1/deliveries/msg_1/redeliver", None),
         ("own_secret", [], {}, "GET /v1/webhooks/secret", None),
-        ("rotate_own_secret", [], {}, "POST /v1/webhooks/secret/rotate", None),
+        ("rotate_own_secret", [], {}, "POST /v1/webhooks/secret/rotate", {}),
     ],
 )
 def test_each_call_has_its_route(what: str, given: list[Any], named: Object, route: str, body: Any) -> None:
