@@ -30,6 +30,7 @@ from api.progress import Progress
 from api.route import is_keyed
 from api.routes import (
     backfills,
+    dead,
     deliveries,
     events,
     flower,
@@ -105,6 +106,7 @@ def create_app(settings: Settings, catalog: Catalog | None = None) -> FastAPI:
         backfills.router,
         webhooks.router,
         deliveries.router,
+        dead.router,
         health.router,
         flower.router,
         *compat.routers,

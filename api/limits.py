@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from redis.asyncio import Redis
@@ -20,7 +20,6 @@ from redis.exceptions import RedisError
 from tasks import keys
 from tasks.admission import ADMIT, admit_arguments, admit_keys
 from tasks.db import AsyncDatabase
-from tasks.messages import Submission
 from tasks.settings import Settings
 from tasks.store import usage
 from tasks.tenant_limits import Bucket, QuotaExceeded, TenantLimits, check_day, limits_of, too_fast, too_many
@@ -44,6 +43,22 @@ class _Day:
     tokens: int
 
 
+class Counted(Protocol):
+    """What limits count of a job."""
+
+    @property
+    def id(self) -> UUID:
+        """Its id."""
+
+    @property
+    def caller(self) -> str:
+        """Whose it is."""
+
+    @property
+    def items(self) -> int:
+        """How many items it has."""
+
+
 class Limiter:
     """One for each process and event loop. `own` gives what a tenant's row says; nothing for one that has none."""
 
@@ -64,7 +79,7 @@ class Limiter:
         self._buckets: dict[str, Bucket] = {}
         self._days: dict[str, _Day] = {}
 
-    async def admit(self, job: Submission, *, left: float = 0.0) -> None:
+    async def admit(self, job: Counted, *, left: float = 0.0) -> None:
         """Let a job in that leaves such a part of what may come at once to others.
 
         Raises RateLimited, TooManyJobs or QuotaExceeded, or StoreUnavailable.
@@ -95,7 +110,7 @@ class Limiter:
         except (RedisError, OSError) as error:  # the sweeper does it
             log.debug("job %s is still counted: %s", id_, type(error).__name__)
 
-    async def _check_now(self, limits: TenantLimits, job: Submission, left: float) -> None:
+    async def _check_now(self, limits: TenantLimits, job: Counted, left: float) -> None:
         try:
             said = await self._admit(keys=admit_keys(job.caller), args=admit_arguments(limits, job.id, left))
         except (RedisError, OSError) as error:

@@ -2,7 +2,8 @@
 
 Parent to child:
     ["jobs", [[id, message, lost]]]   run these; `lost` tells of an earlier delivery: 0 none, 1 one whose fate is
-                                      unknown, 2 it was in a running batch when a child died, 3 in one over its limit
+                                      unknown, 2 it was in a running batch when a child died, 3 in one over its limit,
+                                      -1 it had started and was in none
     ["cancel", [id…]]                 drop these if they have not ended; answered by "done" with status "dropped"
     ["hung", [model…], limit_s]       the loads of these were still running after limit_s; do not try them for a while
     ["losses", {fate: count}]         how earlier children ended: died, device, limit, start

@@ -128,9 +128,9 @@ class Submitter:
         except Overloaded:
             log.warning("job %s may run although it was cancelled; its result will not be written", id_)
 
-    async def revive(self, id_: UUID) -> None:
-        """See to the message of a job whose row was queued again. Raises StoreUnavailable; then the sweeper does it."""
-        for job in await self._database.run(submissions, [id_]):
+    async def revive(self, ids: Sequence[UUID]) -> None:
+        """See to the messages of jobs that were queued again. Raises StoreUnavailable; then the sweeper does it."""
+        for job in await self._database.run(submissions, ids):
             self._post(job)
 
     async def close(self) -> None:

@@ -5,7 +5,7 @@
 python=$1
 shift
 calls=$(ls tests/acceptance/test_openai_*.py tests/acceptance/test_peer_*.py)
-for name in backfills batches clients commands openapi own_client rerank serving streaming survival tei timings verbs webhooks; do
+for name in backfills batches clients commands dead openapi own_client rerank serving streaming survival tei timings verbs webhooks; do
     calls="$calls tests/acceptance/test_$name.py"
 done
 others=$(printf -- '--ignore=%s ' $calls)

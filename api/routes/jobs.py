@@ -6,7 +6,7 @@ import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,16 +18,16 @@ from api.forgetting import remove
 from api.identity import tenant
 from api.leaving import Leaving
 from api.media import Media, dumps
-from api.moves import cancel_job, find_job, job_id, tell
+from api.moves import cancel_job, find_job, job_id
 from api.queries import read_query
-from api.render import job_object, job_reply, moment
+from api.render import job_object, job_reply
+from api.retrying import retry_job
 from api.route import KeyedRoute, PlainRoute, documented
 from api.routes.replies import errors
 from api.schemas import DeletedJob, JobList, JobObject
 from api.services import services
 from api.waiting import is_over
 from catalog.terms import Lane, Verb
-from tasks.errors import NotRetryable
 from tasks.jobs import State
 from tasks.store import change, read
 from tasks.store.pages import Filters
@@ -101,18 +101,8 @@ async def cancel(request: Request) -> Response:
 )
 async def retry(request: Request, id: JobId) -> Response:  # noqa: A002 - the name in the path
     """Queue a job again that failed, was cancelled or expired. It keeps its id; its old error and result are gone."""
-    it = services(request)
-    id_ = job_id(id)
-    changed = await it.database.run(change.retry, id_, tenant(request), moment(it.clock()))
-    if not changed.changed and not changed.job.keep:
-        raise NotRetryable("The job was submitted with 'store': false, so its inputs are gone. Submit the work again.")
-    if not changed.changed:
-        raise NotRetryable(
-            f"The job is {changed.job.state}; only one that failed, was cancelled or expired is tried again."
-        )
-    await it.submitter.revive(id_)
-    await tell(it, changed.job)
-    return job_reply(changed.job, 202, headers={"location": f"/v1/jobs/{id_}", "retry-after": "1"})
+    job = await retry_job(services(request), job_id(id), tenant(request))
+    return job_reply(job, 202, headers={"location": f"/v1/jobs/{job.id}", "retry-after": "1"})
 
 
 @router.delete(
@@ -139,6 +129,9 @@ class ListQuery(BaseModel):
     model: Annotated[str | None, Field(description="The exact id, with its profile if one was asked for")] = None
     tag: str | None = None
     lane: Lane | None = None
+    error: Annotated[str | None, Field(description="Failed ones with this error code", max_length=100)] = None
+    since: Annotated[AwareDatetime | None, Field(description="Those created from this time on (RFC 3339)")] = None
+    until: Annotated[AwareDatetime | None, Field(description="Those created before this time (RFC 3339)")] = None
     limit: Annotated[int, Field(ge=1, le=100)] = 20
     cursor: Annotated[str | None, Field(description="`next_cursor` of the page before")] = None
 
@@ -152,7 +145,7 @@ def _listing_signature(query: Annotated[ListQuery, Query()]) -> None: ...
 async def listing(request: Request) -> Response:
     """Jobs that match every filter, newest first. Pages stay in place while new jobs come in."""
     query = read_query(request, ListQuery)
-    filters = Filters(status=query.status, verb=query.verb, model=query.model, tag=query.tag, lane=query.lane)
+    filters = Filters(**query.model_dump(exclude={"limit", "cursor"}))
     page = await services(request).database.run(read.page, tenant(request), filters, query.cursor, query.limit)
     body = {
         "object": "list",

@@ -23,7 +23,7 @@ class Arrival:
     @property
     def needs_claim(self) -> bool:
         """Whether another copy of this job may be running or may have ended it."""
-        return self.lost > Lost.NO or self.job.checked
+        return self.lost != Lost.NO or self.job.checked
 
     @property
     def needs_rest(self) -> bool:

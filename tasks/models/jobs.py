@@ -98,6 +98,9 @@ jobs = Table(
         postgresql_where=text("state IN ('queued','running') AND deadline_at IS NOT NULL"),
     ),
     Index("ix_jobs_not_succeeded", "caller", "state", "id", postgresql_where=text("state <> 'succeeded'")),
+    # No job touches these before it fails.
+    Index("ix_jobs_dead", "caller", text("(error ->> 'code')"), "id", postgresql_where=text("state = 'failed'")),
+    Index("ix_jobs_dead_model", "caller", "model", "id", postgresql_where=text("state = 'failed'")),
     Index("ix_jobs_caller_id", "caller", "id"),
     Index("ix_jobs_caller_model_id", "caller", "model", "id"),
     Index("ix_jobs_tags", "tags", postgresql_using="gin", postgresql_where=text("tags <> '{}'")),

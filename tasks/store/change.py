@@ -9,6 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from tasks.dead import KILLERS
 from tasks.errors import JobNotFound, JobNotTerminal
 from tasks.jobs import FINAL, Event, Job
 from tasks.store import read
@@ -35,6 +36,15 @@ CANCELLED = """state = 'cancelled', error = NULL, finished_at = now(), version =
   expires_at = now() + make_interval(secs => retention_s)"""
 """What an UPDATE sets for jobs that are cancelled."""
 
+_KILLERS = "(" + ", ".join(f"'{code}'" for code in KILLERS) + ")"
+
+AGAIN = f"""state = 'queued', fence = fence + 1, first_fence = fence + 1, version = version + 1, items_failed = 0,
+  attempt = CASE WHEN jobs.error ->> 'code' IN {_KILLERS} THEN 2 ELSE 1 END,
+  queued_at = %(now)s, deadline_at = %(now)s::timestamptz + (deadline_at - queued_at), run_at = NULL,
+  started_at = NULL, finished_at = NULL, expires_at = NULL, lease_until = NULL, worker = NULL,
+  error = NULL, result = NULL, result_blob = NULL, timings = NULL, usage = NULL, device_ms = NULL"""
+"""What an UPDATE sets for jobs that are tried again. One that killed its worker runs alone, as after its first time."""
+
 _CANCEL = f"""
 UPDATE jobs SET {CANCELLED}
 WHERE id = %(id)s AND caller = %(caller)s AND {before(Event.CANCEL)}
@@ -50,11 +60,7 @@ WITH old AS (
 ), noted AS (
   INSERT INTO spent_blobs (key) SELECT result_blob FROM old WHERE result_blob IS NOT NULL ON CONFLICT DO NOTHING
 )
-UPDATE jobs SET state = 'queued', attempt = 1, fence = fence + 1, first_fence = fence + 1, version = version + 1,
-  items_failed = 0,
-  queued_at = %(now)s, deadline_at = %(now)s::timestamptz + (deadline_at - queued_at), run_at = NULL,
-  started_at = NULL, finished_at = NULL, expires_at = NULL, lease_until = NULL, worker = NULL,
-  error = NULL, result = NULL, result_blob = NULL, timings = NULL, usage = NULL, device_ms = NULL
+UPDATE jobs SET {AGAIN}
 FROM old WHERE jobs.id = old.id
 RETURNING {JOB_COLUMNS}
 """

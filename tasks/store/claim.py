@@ -23,6 +23,8 @@ from tasks.store.rows import clean, columns, json_text, unnest
 class Lost(IntEnum):
     """What is known of an earlier delivery: the third part of each entry of a `jobs` frame."""
 
+    IDLE = -1
+    """It had started here and was in no batch when its process died: no attempt is spent, whatever its row says."""
     NO = 0
     """A first delivery, or a second message that may duplicate one in other hands."""
     UNKNOWN = 1
@@ -78,7 +80,8 @@ WITH asked AS MATERIALIZED (
   FROM unnest(%(id)b::uuid[], %(lost)b::int4[], %(wants)b::bool[]) AS t(id, lost, wants)
   JOIN jobs ON jobs.id = t.id
   CROSS JOIN LATERAL (
-    SELECT (t.lost >= {Lost.RUNNING:d} OR jobs.state = 'running' OR jobs.lease_until IS NOT NULL)::int
+    SELECT (t.lost >= {Lost.RUNNING:d}
+            OR t.lost > {Lost.IDLE:d} AND (jobs.state = 'running' OR jobs.lease_until IS NOT NULL))::int
   ) AS counted(spent)
   WHERE {before(Event.LOSE)}
     AND NOT (t.lost = {Lost.NO:d} AND jobs.state = 'running' AND coalesce(jobs.lease_until > now(), false))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from catalog.terms import Lane, Verb
@@ -14,13 +15,19 @@ from tasks.jobs import Job, State
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which jobs to list; None takes all. A job must match every filter that is set."""
+    """Which jobs to list; None takes all. A job must match every filter that is set.
+
+    `error` is the code of failed ones. `since` and `until` are of their creation, which their ids tell.
+    """
 
     status: State | None = None
     verb: Verb | None = None
     model: str | None = None
     tag: str | None = None
     lane: Lane | None = None
+    error: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,11 @@ class Page:
 
     jobs: tuple[Job, ...]
     next_cursor: str | None
+
+
+def first_of(at: datetime) -> UUID:
+    """The least id that a job may have which is created at this time, to the millisecond."""
+    return UUID(int=max(0, int(at.timestamp() * 1000)) << 80)
 
 
 def encode_cursor(last: UUID) -> str:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from tasks.errors import JobNotFound, NotFinished, ResultExpired, ResultNotStored
 from tasks.jobs import Job, State
 from tasks.messages import Submission
-from tasks.store.pages import Filters, Page, decode_cursor, encode_cursor
+from tasks.store.pages import Filters, Page, decode_cursor, encode_cursor, first_of
 from tasks.store.rows import JOB_COLUMNS, SUBMISSION_COLUMNS, clean, job_of, submission_of
 
 _KEPT = "(jobs.expires_at IS NULL OR jobs.expires_at > now())"
@@ -87,6 +87,8 @@ def page(conn: Connection, caller: str, filters: Filters, cursor: str | None, li
     where, given = _conditions(filters)
     among = " AND ".join(["caller = %(caller)s", "id < %(after)s", *_indexed(filters)])
     after = _NEWEST if cursor is None else decode_cursor(cursor)
+    if filters.until is not None:
+        after = min(after, first_of(filters.until))
     parameters = {"caller": caller, "after": after, "limit": limit + 1, "scan": SCAN_ROWS, **given}
     # The inner limit also keeps the planner from reading the primary key past all jobs of other callers, in the hope
     # that the first matches come soon. With a tag it chooses: the index of tags, or the way through the caller's jobs.
@@ -109,9 +111,14 @@ def page(conn: Connection, caller: str, filters: Filters, cursor: str | None, li
 
 def _indexed(filters: Filters) -> list[str]:
     """The filter that an index begins with, after the caller; the predicate of a partial index is repeated."""
+    since = [] if filters.since is None else ["id >= %(since)s"]
+    if filters.error is not None:
+        return [*since, "error ->> 'code' = %(error)s", "state = 'failed'"]
+    if filters.status is State.FAILED and filters.model is not None:
+        return [*since, "model = %(model)s", "state = 'failed'"]
     if filters.status is not None and filters.status is not State.SUCCEEDED:
-        return ["state = %(state)s", "state <> 'succeeded'"]
-    return [] if filters.model is None else ["model = %(model)s"]
+        return [*since, "state = %(state)s", "state <> 'succeeded'"]
+    return since if filters.model is None else [*since, "model = %(model)s"]
 
 
 def _conditions(filters: Filters) -> tuple[list[str], dict[str, object]]:
@@ -126,6 +133,10 @@ def _conditions(filters: Filters) -> tuple[list[str], dict[str, object]]:
         if value is not None:
             where.append(f"{name} = %({name})s")
             parameters[name] = str(value)
+    if filters.error is not None:
+        parameters["error"] = clean(filters.error)
+    if filters.since is not None:
+        parameters["since"] = first_of(filters.since)
     if filters.tag is not None:
         where.append("tags @> ARRAY[%(tag)s::text] AND tags <> '{}'")
         parameters["tag"] = clean(filters.tag)

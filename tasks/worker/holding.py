@@ -37,7 +37,7 @@ _BOUNDLESS_MS = 1e12
 _OTHERS = 8
 """Messages in one pull from queues that hold no jobs, if a worker consumes some as well."""
 
-FRESH, REPEATED, INTERRUPTED, OVERRAN = 0, 1, 2, 3
+IDLE, FRESH, REPEATED, INTERRUPTED, OVERRAN = -1, 0, 1, 2, 3
 """What the child is told of a job's earlier delivery (`lost` in `tasks.frames`, `Lost` in `tasks.store.claim`)."""
 
 
@@ -177,16 +177,16 @@ class Holding(Generic[R]):
     def child_lost(self, now: float) -> list[Held[R]]:
         """The child is gone: all that is held, in order, with what its next child must be told of each.
 
-        A job that was in a running batch has spent an attempt. One that had started, or whose model was being loaded,
-        may have: its row tells. What was doubtful before stays doubtful, since its row has moved on from its message.
+        A job that was in a running batch has spent an attempt. One that had started, but was in none, has not: it is
+        idle, whatever its row says of it. One whose model was being loaded may have: its row tells. What was doubtful
+        before and has not started stays doubtful, since its row has moved on from its message.
         """
         ran: dict[str, int] = {}
         for running in self._batches.values():
             for key in running.ids:
                 ran[key] = max(ran.get(key, 0), OVERRAN if running.until < now else INTERRUPTED)
         for held in self._held.values():
-            doubtful = held.started or held.lost > FRESH or held.model in self._loads
-            held.lost = ran.get(held.id, REPEATED if doubtful else FRESH)
+            held.lost = ran.get(held.id, _fate(held, loading=held.model in self._loads))
             held.spent_ms = 0.0
             held.started = False
         self._rooms.beside = frozenset()
@@ -273,6 +273,13 @@ class Holding(Generic[R]):
         self._models[held.model] += sign
         if not self._models[held.model]:
             del self._models[held.model]
+
+
+def _fate(held: Held[R], *, loading: bool) -> int:
+    """What is known of a job that was in no batch when its child died."""
+    if held.started and not loading:
+        return IDLE
+    return REPEATED if held.started or loading or held.lost != FRESH else FRESH
 
 
 def _expected_s(jobs: Sequence[Held[R]]) -> float:

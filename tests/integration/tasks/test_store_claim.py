@@ -99,6 +99,18 @@ def test_a_second_message_takes_a_job_whose_lease_is_over(database: Database, st
     assert claimed.job.attempt == 2
 
 
+def test_a_job_that_was_idle_when_its_worker_died_has_spent_nothing(
+    database: Database, stored_job: NewJob, row: Row
+) -> None:
+    job = stored_job()
+    run(database, job, lease_s=60)
+
+    claimed = take(database, job, Lost.IDLE)
+
+    assert claimed.verdict is Verdict.RUN
+    assert (row(job).fence, row(job).attempt, row(job).state) == (2, 1, State.QUEUED)
+
+
 @pytest.mark.parametrize(("lost", "code"), [(Lost.RUNNING, "worker_lost"), (Lost.TIMED_OUT, "time_limit")])
 def test_a_job_out_of_attempts_is_given_up_with_the_reason(
     database: Database, stored_job: NewJob, row: Row, lost: Lost, code: str

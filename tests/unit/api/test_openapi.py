@@ -59,6 +59,8 @@ def test_every_route_is_there(document: dict[str, Any]) -> None:
         ("/v1/webhooks/{id}/disable", "post"),
         ("/v1/webhooks/{id}/enable", "post"),
         ("/v1/webhooks/{id}/redeliver", "post"),
+        ("/v1/dead", "get"),
+        ("/v1/dead/redrive", "post"),
         ("/v1/deliveries", "get"),
         ("/v1/deliveries/{id}", "get"),
         ("/v1/deliveries/{id}/redeliver", "post"),
@@ -109,7 +111,8 @@ def test_the_hot_routes_are_documented_though_they_read_by_themselves(document: 
     look = document["paths"]["/v1/jobs/{id}"]["get"]
     assert {(p["in"], p["name"]) for p in look["parameters"]} == {("path", "id"), ("query", "wait")}
     listing = document["paths"]["/v1/jobs"]["get"]
-    assert {p["name"] for p in listing["parameters"]} == {"status", "verb", "model", "tag", "lane", "limit", "cursor"}
+    filters = {"status", "verb", "model", "tag", "lane", "error", "since", "until"}
+    assert {p["name"] for p in listing["parameters"]} == {*filters, "limit", "cursor"}
 
 
 def test_the_filters_of_the_residency_are_documented(document: dict[str, Any]) -> None:

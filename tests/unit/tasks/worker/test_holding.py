@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from catalog.terms import Lane
 from tasks.queues import queue_names
-from tasks.worker.holding import FRESH, HEED_S, INTERRUPTED, OVERRAN, REPEATED, SHY_JOBS, Held, Holding
+from tasks.worker.holding import FRESH, HEED_S, IDLE, INTERRUPTED, OVERRAN, REPEATED, SHY_JOBS, Held, Holding
 from tasks.worker.rooms import Limits
 
 LIMITS = Limits(pull_ms=1000.0, pull_jobs=80, lanes=1)
@@ -50,7 +50,7 @@ def test_only_what_was_in_a_running_batch_has_spent_an_attempt(holding: Holding[
     holding.batch_started(1, ["ended"], 9.0, 0.0)
     holding.batch_ended(1, 0.0)
     holding.batch_started(2, ["ran"], 9.0, 0.0)
-    assert _told(holding) == {"ran": INTERRUPTED, "ended": REPEATED, "waited": FRESH}
+    assert _told(holding) == {"ran": INTERRUPTED, "ended": IDLE, "waited": FRESH}
 
 
 def test_a_batch_over_its_limit_is_told_apart(holding: Holding[None]) -> None:
