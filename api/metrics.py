@@ -10,6 +10,7 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -20,12 +21,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.backlog import read_backlog
 from api.presence import Presence
+from api.webhook_metrics import attempt_families, pending_families, read_attempts
 from api.worker_metrics import worker_families
 from catalog.terms import Lane
 from tasks.db import AsyncDatabase
 from tasks.errors import TaskError
 from tasks.jobs import State
 from tasks.messages import Submission
+from tasks.store import deliveries
 from tasks.store.sweep import counts
 from tasks.store.usage import Line, totals
 
@@ -123,6 +126,7 @@ class Scrape:
         self._presence = presence
         self._counted: Mapping[tuple[State, Lane], int] = {}
         self._used: Sequence[Line] = ()
+        self._pending: tuple[int, datetime | None] = (0, None)
         self._counted_at = float("-inf")
         self._counting = asyncio.Lock()
 
@@ -130,7 +134,7 @@ class Scrape:
         """The gauges as text."""
         families: list[Metric] = []
         up = GaugeMetricFamily("roost_up", "1 where this process can read it", labels=["part"])
-        for part, read in (("database", self._of_database), ("broker", self._queues), ("workers", self._workers)):
+        for part, read in (("database", self._of_database), ("broker", self._of_broker), ("workers", self._workers)):
             try:
                 families += await read()
                 up.add_metric([part], 1)
@@ -145,8 +149,9 @@ class Scrape:
             if time.monotonic() - self._counted_at >= COUNTS_FOR_S:
                 self._counted = await self._database.run(counts)
                 self._used = await self._database.run(totals, MOST_SERIES)
+                self._pending = await self._database.run(deliveries.standing)
                 self._counted_at = time.monotonic()
-        return [*self._jobs(), *self._usage()]
+        return [*self._jobs(), *self._usage(), *pending_families(*self._pending, datetime.now(UTC))]
 
     def _usage(self) -> list[Metric]:
         """As they are kept in the database, so that they are one count over all processes and restarts."""
@@ -163,6 +168,9 @@ class Scrape:
         for (state, lane), number in self._counted.items():
             family.add_metric([state.value, lane.value], number)
         return [family]
+
+    async def _of_broker(self) -> list[Metric]:
+        return [*await self._queues(), *attempt_families(await read_attempts(self._redis))]
 
     async def _queues(self) -> list[Metric]:
         backlog = await read_backlog(self._redis)

@@ -127,3 +127,14 @@ async def test_metrics_tell_of_the_stages_that_workers_saw(api: Api, broker: red
     found = await samples(api)
     assert found["roost_job_stage_seconds_bucket['0.1', 'encode', 'interactive', 'load', 'w1']"] == 2
     assert found["roost_job_stage_seconds_count['encode', 'interactive', 'load', 'w1']"] == 3
+
+
+async def test_metrics_tell_of_webhooks_that_wait_and_of_attempts(api: Api, broker: redis.Redis) -> None:
+    made = (await api.http.post("/v1/webhooks", json={"url": "https://hooks.example.org/"})).json()
+    await api.http.post(f"/v1/webhooks/{made['id']}/test")
+    broker.hincrby(keys.ATTEMPTS, "unreachable", 7)
+    found = await samples(api)
+    assert found["roost_webhooks_pending[]"] == 1
+    assert 0 <= found["roost_webhooks_oldest_due_seconds[]"] < 60
+    assert found["roost_webhook_attempts_total['unreachable']"] == 7
+    assert found["roost_webhook_attempts_total['delivered']"] == 0

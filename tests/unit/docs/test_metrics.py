@@ -19,6 +19,9 @@ OF_SCRAPE = {
     "roost_open_jobs": {"state", "lane"},
     "roost_queue_messages": {"queue"},
     "roost_model_messages": {"queue", "model"},
+    "roost_webhook_attempts_total": {"outcome"},
+    "roost_webhooks_pending": set(),
+    "roost_webhooks_oldest_due_seconds": set(),
 }
 """What a scrape reads from the database and the broker: an integration test sees them."""
 
