@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import openai
@@ -31,7 +29,6 @@ def stack(start_stack: StartStack) -> Any:
     models = {
         "org/fast": fake(),
         "org/slow": timed(cost=400.0),
-        "org/steady": timed(cost=1.0) | {"cost": {"base": 1.0, "per_token": 5.0}},
         "org/writer": writer(),
         "org/ranker": fake() | {"tasks": {"score": {}}},
         "org/broken": fake(faults=[{"kind": "error", "when_text": "BROKEN"}]),
@@ -209,47 +206,6 @@ def test_a_cancelled_batch_keeps_what_is_done_and_lists_what_had_begun(client: O
     assert sorted(int(one["custom_id"]) for one in done + rest) == list(range(600))
     assert {one["error"]["code"] for one in rest} == {"batch_cancelled"}
     assert client.batches.cancel(batch.id).status == "cancelled"
-
-
-def test_a_backfill_starves_nobody_and_is_starved_by_nobody(client: OpenAI) -> None:
-    batch = start(client, jsonl([embed(str(n), f"text {n}", "org/steady") for n in range(1000)]))
-
-    def done() -> int:
-        counts = client.batches.retrieve(batch.id).request_counts
-        return counts.completed if counts is not None else 0
-
-    def call(texts: int = 1) -> None:
-        client.embeddings.create(model="org/steady", input=["a text"] * texts)
-
-    until = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < until
-    for _ in range(20):
-        call()
-    # In the order in which they came, all lines would have gone before the first call.
-    assert done() < 500
-
-    called, moved = threading.Semaphore(0), threading.Event()
-
-    def load() -> None:
-        # Of so many texts that some always wait while the next call is on its way.
-        while not moved.is_set():
-            call(32)
-            called.release()
-
-    with ThreadPoolExecutor(4) as callers:
-        calling = [callers.submit(load) for _ in range(4)]
-        try:
-            # What ended before this load is counted by then.
-            assert all(called.acquire(timeout=PATIENCE_S) for _ in range(8))
-            before = done()
-            while done() < before + 20:
-                assert time.monotonic() < until, "no line moves while others call"
-        finally:
-            moved.set()
-    assert [one.result() for one in calling] == [None] * 4
-    client.batches.cancel(batch.id)
-    assert end(client, batch).status == "cancelled"
 
 
 def test_what_has_ended_cannot_be_cancelled(client: OpenAI) -> None:
