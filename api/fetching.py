@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -58,9 +59,17 @@ class Fetching:
                 param=sources[most].where,
             )
         job = _Job(self._opener, self._settings, self._turns, self._of(caller))
+        # A conversation with several choices names its images once for each of them.
+        first: dict[tuple[str, int | None], Source] = {}
+        for source in sources:
+            first.setdefault((source.url, source.most), source)
         async with asyncio.TaskGroup() as group:
-            tasks = {source: group.create_task(job.fetch(source)) for source in sources}
+            tasks = {source: group.create_task(job.fetch(source)) for source in first.values()}
         found = {source: task.result() for source, task in tasks.items()}
+        for source in sources:
+            if source not in found:
+                one = first[source.url, source.most]
+                found[source] = job.again(source, found[one], one)
         if job.taken > OFF_LOOP_BYTES:  # documents are looked into for their pages
             return await asyncio.to_thread(filled, checked, found)
         return filled(checked, found)
@@ -105,6 +114,18 @@ class _Job:
             )
         except RoostError as error:
             return error
+
+    def again(self, source: Source, found: Fetched | RoostError, first: Source) -> Fetched | RoostError:
+        """What was found for a source that has the same URL, for this one."""
+        if isinstance(found, RoostError):
+            error = copy(found)
+            error.message = found.message.replace(repr(first.where), repr(source.where))
+            error.param, error.args = source.where, (error.message,)
+            return error
+        if len(found.data) > self.settings.max_body_bytes - self.taken:
+            return self._too_much(source)
+        self.taken += len(found.data)
+        return found
 
     async def _fetch(self, source: Source) -> Fetched:
         room = self.settings.max_body_bytes - self.taken

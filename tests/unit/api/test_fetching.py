@@ -109,6 +109,20 @@ async def test_each_item_gets_its_file_or_its_fault(servers: AsyncExitStack) -> 
     assert whole.items[3] == {"text": "a", "images": [{"data": b"12345"}]}
 
 
+async def test_one_url_is_fetched_once_and_counts_each_time(servers: AsyncExitStack) -> None:
+    server = await servers.enter_async_context(receiving(says("200 OK", b"x" * 1500)))
+    gone = await servers.enter_async_context(receiving(says("404 Not Found")))
+    urls = [at(server)] * 3 + [at(gone)] * 2
+
+    whole = await fetching(max_body_bytes=4000).fill(asked(*[{"document": {"url": url}} for url in urls]), "default")
+
+    assert (server.connections, gone.connections) == (1, 1)
+    assert [len(item["document"]["data"]) for item in whole.items] == [1500, 1500, 0, 0, 0]
+    assert whole.faults[2]["code"] == "limit_exceeded"
+    assert [whole.faults[place]["param"] for place in (3, 4)] == ["items[3].document.url", "items[4].document.url"]
+    assert whole.faults[4]["message"] == "'items[4].document.url' answers 404, not 200."
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "said"),
     [
