@@ -103,6 +103,8 @@ class Strict(BaseModel):
 class Media(Strict):
     """A file: its bytes or its URL, and what it is if the caller knows; the content decides."""
 
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["data"]}, {"required": ["url"]}]})
+
     expected: ClassVar[str] = f"must be an object with 'data' ({_GIVE}) or 'url'"
 
     data: Annotated[Data | None, Field(description="The file: base64 in JSON, bytes in msgpack")] = None
