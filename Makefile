@@ -45,7 +45,7 @@ test: setup ## run the whole test suite; it starts the servers it needs
 	@$(if $(TESTS),,sh tests/clients/install.sh $(CLIENTS) || echo "going on without it: tests of clients are skipped, under CI they fail")
 	@$(if $(TESTS),$(BIN)/python -m pytest $(PYTEST) $(TESTS),sh tests/run.sh $(BIN)/python $(PYTEST))
 
-up: setup ## run the stack in the foreground: API, workers, chores, beat, feeder, Flower, Valkey, PostgreSQL
+up: setup ## run the stack in the foreground: API, workers, chores, beat, feeder, sender, Flower, Valkey, PostgreSQL
 	@exec $(BIN)/roost up
 
 lint: setup ## check format, style, types and the direction of imports
@@ -53,6 +53,7 @@ lint: setup ## check format, style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy examples/search
+	$(BIN)/mypy examples/webhooks
 	$(BIN)/mypy -p examples.claims
 	$(BIN)/lint-imports --no-cache
 

@@ -65,9 +65,9 @@ class Webhooks(Generic[ObjectT, ListT]):
         inline: bool | None = None,
     ) -> ObjectT:
         """Change what is named. What waits to be sent goes to the new URL."""
-        given = {"url": url, "events": None if events is None else [*events]}
-        given |= {"description": description, "inline": inline}
+        given: dict[str, Any] = {"url": url, "events": events, "description": description, "inline": inline}
         body = {name: value for name, value in given.items() if value is not None}
+        body |= {} if events is None else {"events": list(events)}
         return self._fetch(_send("PATCH", _path(ENDPOINTS, webhook_id), body))
 
     def rotate(self, webhook_id: str, *, secret: str | None = None) -> ObjectT:
