@@ -8,8 +8,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from standardwebhooks import Webhook
 
+from deploy.commands.webhooks import webhooks
+from roost import verify
 from tasks.webhooks.signing import new_secret, shown_secret
 from tests.acceptance.conftest import Caller, Running
 from tests.acceptance.fakes import fake
@@ -73,6 +76,27 @@ def test_the_end_of_a_job_is_told_signed_and_with_its_result(
     (listed,) = running.client.get("/v1/deliveries", params={"of": job, "webhook": made["id"]}).json()["data"]
     assert until(lambda: _ended(running, listed["id"])) == "delivered"
     running.client.delete(f"/v1/webhooks/{made['id']}")
+
+
+def test_the_command_tells_what_came_of_a_test(running: Running, receiver: tuple[str, Came]) -> None:
+    def roost(*words: str, status: int = 0) -> str:
+        done = CliRunner().invoke(webhooks, [*words, "--url", running.url])
+        assert done.exit_code == status, done.output
+        return done.stdout
+
+    url, came = receiver
+    id_, secret = roost("create", url, "--event", "job.expired").split()
+    assert "delivered, 204" in roost("test", id_)
+    ((headers, body),) = came
+    assert verify(headers, body, secret)["type"] == "webhook.test"
+    roost("update", id_, "--to", "http://127.0.0.1:1/")
+    name, _, said = roost("test", id_, status=1).strip().partition(": ")
+    assert "(pending, attempt 1)" in said
+    roost("update", id_, "--to", url)
+    roost("redeliver", name)
+    assert until(lambda: _ended(running, name)) == "delivered"
+    assert [sent["webhook-id"] for sent, _ in came[1:]] == [name]
+    roost("delete", id_)
 
 
 def test_what_ends_while_the_sender_is_dead_is_told_once_it_lives(
