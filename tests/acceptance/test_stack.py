@@ -27,7 +27,7 @@ def test_a_model_of_the_test_s_own_serves(running: Any) -> None:
     assert _encode(running.client, "a text")["status"] == "succeeded"
 
 
-@pytest.mark.parametrize("name", ["api", "cpu", "chores", "beat", "feeder", "valkey", "postgres"])
+@pytest.mark.parametrize("name", ["api", "cpu", "chores", "beat", "feeder", "sender", "valkey", "postgres"])
 def test_a_part_that_was_killed_serves_again_after_a_start(running: Any, name: str) -> None:
     part = running.part(name)
     part.kill()

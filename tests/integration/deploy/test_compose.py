@@ -96,6 +96,7 @@ def test_the_same_pieces_run_as_in_the_embedded_stack(services: dict[str, Servic
         "worker-gpu",
         "chores",
         "feeder",
+        "sender",
         "beat",
         "flower",
     }
@@ -153,7 +154,7 @@ def test_every_lasting_service_has_a_health_check_a_restart_policy_and_time_to_s
     for name, service in lasting.items():
         assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}, name
         assert service["restart"] == "unless-stopped", name
-    assert {"postgres", "valkey", "api", "worker-cpu", "worker-gpu", "chores", "beat", "feeder"} <= {
+    assert {"postgres", "valkey", "api", "worker-cpu", "worker-gpu", "chores", "beat", "feeder", "sender"} <= {
         name for name, service in lasting.items() if "stop_grace_period" in service
     }
 
@@ -176,7 +177,7 @@ def test_no_service_is_root_or_may_become_it(services: dict[str, Service]) -> No
 
 def test_what_uses_the_database_waits_for_the_migration(ours: dict[str, Service]) -> None:
     assert ours["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
-    for name in {"api", "worker-cpu", "worker-gpu", "chores", "feeder"}:
+    for name in {"api", "worker-cpu", "worker-gpu", "chores", "feeder", "sender"}:
         assert ours[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}, name
 
 

@@ -117,7 +117,7 @@ def up(folder: Path) -> Iterator[Callable[..., Up]]:
 def test_one_command_runs_it_all_restarts_what_dies_and_keeps_the_data(up: Callable[..., Up]) -> None:
     first = up()
     before = first.pids()
-    assert set(before) == {"valkey", "postgres", "api", "cpu", "chores", "beat", "feeder", "flower"}
+    assert set(before) == {"valkey", "postgres", "api", "cpu", "chores", "beat", "feeder", "sender", "flower"}
     printed = [line.split()[0] for line in first.lines if line.startswith("ROOST_")]
     assert printed == [row.variable for row in shown(Settings())]
     status = json.loads(first.roost("status", "--json").stdout)
@@ -172,7 +172,7 @@ def test_servers_that_have_an_address_are_used_and_an_evicting_broker_is_warned_
         finally:
             client.config_set("maxmemory-policy", "noeviction")
 
-    assert set(one.pids()) == {"api", "cpu", "chores", "beat", "feeder"}
+    assert set(one.pids()) == {"api", "cpu", "chores", "beat", "feeder", "sender"}
     assert [line for line in one.lines if line.startswith("WARNING: the broker's maxmemory-policy is allkeys-lru")]
     _done_job(one.report().urls["api"])
     one.signal(signal.SIGTERM)

@@ -119,4 +119,4 @@ def test_a_port_on_which_nobody_listens_ends_with_one(
 
 def test_an_unknown_check_ends_with_two(capsys: pytest.CaptureFixture[str]) -> None:
     assert health.main(["elephant"]) == 2
-    assert "api|worker|chores|beat|feeder|flower" in capsys.readouterr().err
+    assert "api|worker|chores|beat|feeder|sender|flower" in capsys.readouterr().err

@@ -33,7 +33,7 @@ def test_the_chores_worker_listens_to_the_sweeps_only() -> None:
     assert argv[argv.index("-Q") + 1] == "jobs.sweep"
 
 
-@pytest.mark.parametrize("make", [pieces.api, pieces.chores, pieces.beat, pieces.feeder, pieces.flower])
+@pytest.mark.parametrize("make", [pieces.api, pieces.chores, pieces.sender, pieces.beat, pieces.feeder, pieces.flower])
 def test_no_command_line_shows_a_secret(make: object) -> None:
     settings = _settings(flower_auth="me:s3cret", database_url="postgresql+psycopg://u:pw@h/d")
 

@@ -9,7 +9,7 @@ import pytest
 
 from tasks.celery import SWEEP_TASK, make_app
 from tasks.messages import TASK_NAME
-from tasks.queues import SWEEP_QUEUE, queue_names
+from tasks.queues import SWEEP_QUEUE, WEBHOOK_QUEUE, queue_names
 from tasks.settings import EventsMode, Settings
 
 ROOST = Settings(broker_url="roost://127.0.0.1:1/0")
@@ -17,7 +17,7 @@ ROOST = Settings(broker_url="roost://127.0.0.1:1/0")
 
 def test_every_queue_is_declared_and_no_other_is_made_up() -> None:
     app = make_app(ROOST)
-    assert set(app.amqp.queues) == {*queue_names(), SWEEP_QUEUE}
+    assert set(app.amqp.queues) == {*queue_names(), SWEEP_QUEUE, WEBHOOK_QUEUE}
     with pytest.raises(KeyError):
         app.amqp.queues["typo"]
 
