@@ -21,9 +21,10 @@ import asyncio
 import logging
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import httpcore
@@ -190,7 +191,7 @@ class _Pinned(httpcore.AsyncNetworkBackend):
         if why is not None:
             raise _Inside(why)
         failed: Exception = httpcore.ConnectError("no address")
-        for address in addresses[:MOST_ADDRESSES]:
+        for address in _in_turns(addresses)[:MOST_ADDRESSES]:
             try:
                 self._stream = _Stream(await self._plain.connect_tcp(str(address), target.port, timeout=CONNECT_S))
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
@@ -211,6 +212,13 @@ class _Pinned(httpcore.AsyncNetworkBackend):
     async def sleep(self, seconds: float) -> None:
         """Between retries of the library, of which we ask none."""
         await asyncio.sleep(seconds)
+
+
+def _in_turns(addresses: Sequence[Address]) -> list[Address]:
+    """The addresses with their families in turns: where one family leads nowhere, the other is soon tried."""
+    kinds = [[one for one in addresses if one.version == version] for version in (4, 6)]
+    kinds.sort(key=lambda kind: not kind or kind[0] != addresses[0])
+    return [one for pair in zip_longest(*kinds) for one in pair if one is not None]
 
 
 @dataclass(slots=True)

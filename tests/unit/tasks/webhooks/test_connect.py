@@ -127,6 +127,12 @@ async def test_the_next_address_is_tried_where_one_takes_no_connection() -> None
         assert (await it.fetch(f"http://{NAME}:{public.port}/", timeout_s=5.0, most_bytes=9)).data
 
 
+async def test_where_one_family_leads_nowhere_the_other_is_soon_tried() -> None:
+    async with receiving(OK) as public:
+        it = opener(Names([[*["::1"] * 8, PUBLIC]]), Guard.of(f"{PUBLIC},::1", http=True))
+        assert (await it.fetch(f"http://{NAME}:{public.port}/", timeout_s=5.0, most_bytes=9)).data
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_no_redirect_is_followed(status: int) -> None:
     async with receiving(OK, INSIDE) as inside:
