@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from redis.asyncio import Redis
@@ -19,7 +20,7 @@ OUTCOMES = ("delivered", "refused", "unreachable")
 async def read_attempts(redis: Redis) -> Mapping[str, int]:
     """How many attempts there were, by what came of them. Raises BrokerUnavailable."""
     try:
-        found = await redis.hgetall(keys.ATTEMPTS)  # type: ignore[misc] # it is awaitable here
+        found: Mapping[Any, Any] = await redis.hgetall(keys.ATTEMPTS)
     except (RedisError, OSError) as error:
         raise BrokerUnavailable from error
     return {name.decode(): int(count) for name, count in found.items()}
