@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -25,6 +25,7 @@ from catalog.terms import Lane, Verb
 from tasks.dead import MOST_REDRIVEN, Dead
 from tasks.errors import InvalidRequest
 from tasks.items import Strict, fault
+from tasks.moments import Moment
 from tasks.request import explain
 from tasks.store import dead as store
 
@@ -32,12 +33,8 @@ router = APIRouter(route_class=PlainRoute, tags=["dead letters"])
 
 _Code = Annotated[str | None, Field(description="Those with this error code", max_length=100)]
 _Model = Annotated[str | None, Field(description="Those of this model: its exact id", max_length=512)]
-_Since = Annotated[
-    AwareDatetime | None, Field(strict=False, description="Those that failed from this time on (RFC 3339)")
-]
-_Until = Annotated[
-    AwareDatetime | None, Field(strict=False, description="Those that failed before this time (RFC 3339)")
-]
+_Since = Annotated[Moment | None, Field(description="Those that failed from this time on (RFC 3339)")]
+_Until = Annotated[Moment | None, Field(description="Those that failed before this time (RFC 3339)")]
 
 
 class DeadQuery(BaseModel):

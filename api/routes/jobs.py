@@ -6,7 +6,7 @@ import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -29,6 +29,7 @@ from api.services import services
 from api.waiting import is_over
 from catalog.terms import Lane, Verb
 from tasks.jobs import State
+from tasks.moments import Moment
 from tasks.store import change, read
 from tasks.store.pages import Filters
 
@@ -130,8 +131,8 @@ class ListQuery(BaseModel):
     tag: str | None = None
     lane: Lane | None = None
     error: Annotated[str | None, Field(description="Failed ones with this error code", max_length=100)] = None
-    since: Annotated[AwareDatetime | None, Field(description="Those created from this time on (RFC 3339)")] = None
-    until: Annotated[AwareDatetime | None, Field(description="Those created before this time (RFC 3339)")] = None
+    since: Annotated[Moment | None, Field(description="Those created from this time on (RFC 3339)")] = None
+    until: Annotated[Moment | None, Field(description="Those created before this time (RFC 3339)")] = None
     limit: Annotated[int, Field(ge=1, le=100)] = 20
     cursor: Annotated[str | None, Field(description="`next_cursor` of the page before")] = None
 

@@ -118,7 +118,7 @@ def _plain_signature() -> None: ...
 
 
 @router.get(
-    "/v1/webhooks/secret", summary="Look at your own secret", response_model=SecretObject, responses=errors(429, 503)
+    "/v1/webhook-secret", summary="Look at your own secret", response_model=SecretObject, responses=errors(429, 503)
 )
 @documented(_plain_signature)
 @needs(Scope.WRITE)
@@ -128,11 +128,11 @@ async def own_secret(request: Request) -> Response:
     return _json({"secret": shown_secret(found)})
 
 
-def _rotate_own_signature(body: NewSecret) -> None: ...
+def _rotate_own_signature(body: NewSecret | None = None) -> None: ...
 
 
 @router.post(
-    "/v1/webhooks/secret/rotate",
+    "/v1/webhook-secret/rotate",
     summary="Change your own secret",
     response_model=SecretObject,
     responses=errors(408, 413, 415, 422, 429, 503),
@@ -185,7 +185,7 @@ async def delete(request: Request) -> Response:
     return Response(status_code=204)
 
 
-def _rotate_signature(id: EndpointId, body: NewSecret) -> None: ...  # noqa: A002
+def _rotate_signature(id: EndpointId, body: NewSecret | None = None) -> None: ...  # noqa: A002
 
 
 @router.post(

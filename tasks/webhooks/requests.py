@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from tasks.errors import InvalidRequest
 from tasks.items import Strict
+from tasks.moments import Moment
 from tasks.request import explain
 from tasks.webhooks.events import PATTERNS
 from tasks.webhooks.schedule import State
@@ -52,10 +53,8 @@ class NewSecret(Strict):
 class Range(Strict):
     """Which deliveries of an endpoint are to be sent again."""
 
-    since: Annotated[AwareDatetime, Field(strict=False, description="Those created from this time on (RFC 3339)")]
-    until: Annotated[
-        AwareDatetime | None, Field(strict=False, description="Those created before this time; now, if left out")
-    ] = None
+    since: Annotated[Moment, Field(description="Those created from this time on (RFC 3339)")]
+    until: Annotated[Moment | None, Field(description="Those created before this time; now, if left out")] = None
     status: Annotated[
         list[Annotated[State, Field(strict=False)]] | None,
         Field(min_length=1, description="Those in these states; `failed` and `dropped`, if left out"),

@@ -108,7 +108,7 @@ def test_what_ends_while_the_sender_is_dead_is_told_once_it_lives(
     caller(running).ends(jobs)
     running.part("sender").start()
     until(lambda: len(came) >= 20)
-    secret = running.client.get("/v1/webhooks/secret").json()["secret"]
+    secret = running.client.get("/v1/webhook-secret").json()["secret"]
     assert sorted(Webhook(secret).verify(body, headers)["data"]["id"] for headers, body in came) == sorted(jobs)
     assert len({headers["webhook-id"] for headers, _ in came}) == 20
 

@@ -50,7 +50,12 @@ def _made() -> Path:
 @asynccontextmanager
 async def running(data: Path, settings: Mapping[str, str], readings: list[Reading], how: str) -> AsyncIterator[Stack]:
     """The stack on free ports over this folder; how long the start took goes to `readings`."""
-    environment = {"ROOST_CATALOG": str(data / "catalog"), "ROOST_FLOWER_PORT": str(free_port()), **settings}
+    environment = {
+        "ROOST_CATALOG": str(data / "catalog"),
+        "ROOST_FLOWER_PORT": str(free_port()),
+        "ROOST_WEBHOOK_ALLOW": "127.0.0.1",
+        **settings,
+    }
     began = time.perf_counter()
     peer = await Peer.start("tests.bench.served", str(data / "data"), environment=environment, log=data / "served.log")
     try:

@@ -19,6 +19,7 @@ ROLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("flower", ("flower",)),
     ("beat", (" beat",)),
     ("feeder", ("api.feeding",)),
+    ("sender", ("-Q webhooks",)),
     ("api", ("deploy.embedded.serve", "uvicorn", "api.app")),
     ("sweeper", ("jobs.sweep",)),
     ("parent", ("celery",)),

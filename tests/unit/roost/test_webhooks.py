@@ -57,8 +57,8 @@ def test_what_may_be_done_twice_is_sent_again(what: str) -> None:
         ("update", ["w"], {"inline": False}, "PATCH /v1/webhooks/w", {"inline": False}),
         ("delivery", ["msg_1"], {}, "GET /v1/deliveries/msg_1", None),
         ("redeliver", ["msg_1"], {}, "POST /v1/deliveries/msg_1/redeliver", None),
-        ("own_secret", [], {}, "GET /v1/webhooks/secret", None),
-        ("rotate_own_secret", [], {}, "POST /v1/webhooks/secret/rotate", {}),
+        ("own_secret", [], {}, "GET /v1/webhook-secret", None),
+        ("rotate_own_secret", [], {}, "POST /v1/webhook-secret/rotate", {}),
     ],
 )
 def test_each_call_has_its_route(what: str, given: list[Any], named: Object, route: str, body: Any) -> None:
