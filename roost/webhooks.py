@@ -135,11 +135,11 @@ class Webhooks(Generic[ObjectT, ListT]):
 
     def own_secret(self) -> ObjectT:
         """What signs the webhooks of jobs that name a URL and no secret, as `secret`."""
-        return self._fetch(asking.get_json(f"{ENDPOINTS}/secret"))
+        return self._fetch(asking.get_json(OWN_SECRET))
 
     def rotate_own_secret(self, *, secret: str | None = None) -> ObjectT:
         """Change it. The one before signs nothing more, so receivers must learn of the new one at once."""
-        return self._fetch(_post(f"{ENDPOINTS}/secret/rotate", _secret(secret), again=False))
+        return self._fetch(_post(f"{OWN_SECRET}/rotate", _secret(secret), again=False))
 
     def _fetch(self, request: Request) -> ObjectT:
         found: ObjectT = self._run(flows.fetch(request, self._patience))
