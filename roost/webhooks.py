@@ -18,6 +18,7 @@ ObjectT = TypeVar("ObjectT")
 ListT = TypeVar("ListT")
 
 ENDPOINTS, DELIVERIES = "/v1/webhooks", "/v1/deliveries"
+OWN_SECRET = "/v1/webhook-secret"
 _PAGE = 100
 
 
