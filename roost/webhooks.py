@@ -18,7 +18,7 @@ ObjectT = TypeVar("ObjectT")
 ListT = TypeVar("ListT")
 
 ENDPOINTS, DELIVERIES = "/v1/webhooks", "/v1/deliveries"
-OWN_SECRET = "/v1/webhook-secret"
+OWN = "/v1/webhook-secret"
 _PAGE = 100
 
 
@@ -136,11 +136,11 @@ class Webhooks(Generic[ObjectT, ListT]):
 
     def own_secret(self) -> ObjectT:
         """What signs the webhooks of jobs that name a URL and no secret, as `secret`."""
-        return self._fetch(asking.get_json(OWN_SECRET))
+        return self._fetch(asking.get_json(OWN))
 
     def rotate_own_secret(self, *, secret: str | None = None) -> ObjectT:
         """Change it. The one before signs nothing more, so receivers must learn of the new one at once."""
-        return self._fetch(_post(f"{OWN_SECRET}/rotate", _secret(secret), again=False))
+        return self._fetch(_post(f"{OWN}/rotate", _secret(secret), again=False))
 
     def _fetch(self, request: Request) -> ObjectT:
         found: ObjectT = self._run(flows.fetch(request, self._patience))

@@ -108,8 +108,8 @@ def test_what_earlier_ones_have_done_is_skipped_newest_first(database: Database,
         ended(database, apart)
     backfill = listed(database, new_backfill(), "abc")
 
-    for other in database.run(leases.earlier, backfill.id, 5):
-        database.run(leases.skip, backfill.id, "one", other, 1, 2)
+    for earlier in database.run(leases.earlier, backfill.id, 5):
+        database.run(leases.skip, backfill.id, "one", earlier, 1, 2)
 
     assert outputs(database, backfill) == ["backfills/0/a", "backfills/1/b"]
     assert [one.name for one in database.run(leases.waiting, backfill.id, 0, 10)] == ["c"]
