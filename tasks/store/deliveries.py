@@ -19,23 +19,26 @@ from tasks.webhooks.schedule import Health, Next, State, Tried
 _NAMES = tuple(Delivery.__dataclass_fields__)
 _COLUMNS = ", ".join(f"deliveries.{name}" for name in _NAMES)
 
-# The targets one after the other by the index, and of each no more than it has room for: what waits for a thousand dead
-# receivers is never read, and a healthy one is found whatever waits before it. What would not be the only attempt to
-# its target is `more`, and comes after all others.
-_CLAIM = """
+# The targets one after the other by the index: what waits for a thousand dead receivers is never read.
+_TARGETS = """
 WITH RECURSIVE targets (target) AS (
   (SELECT target FROM deliveries WHERE state = 'pending' ORDER BY target LIMIT 1)
   UNION ALL
   SELECT (SELECT d.target FROM deliveries AS d WHERE d.state = 'pending' AND d.target > t.target
           ORDER BY d.target LIMIT 1)
   FROM targets AS t WHERE t.target IS NOT NULL
-), due AS (
+)
+"""
+
+# Of each target no more than it has room for, so that a healthy one is found whatever waits before it. What goes to a
+# target that fails, or would not be the only attempt to it, is `more`, and comes after all others.
+_CLAIM = f"""
+{_TARGETS.strip()}, due AS (
   SELECT d.id, d.next_at, d.more, row_number() OVER (PARTITION BY d.more ORDER BY d.next_at) AS place
   FROM targets AS t
   LEFT JOIN jsonb_each_text(%(room)s::jsonb) AS room ON room.key = t.target
-  LEFT JOIN jsonb_each_text(%(flying)s::jsonb) AS flying ON flying.key = t.target
   CROSS JOIN LATERAL (
-    SELECT id, next_at, flying.value IS NOT NULL OR row_number() OVER (ORDER BY next_at) > 1 AS more FROM deliveries
+    SELECT id, next_at, room.value IS NOT NULL OR row_number() OVER (ORDER BY next_at) > 1 AS more FROM deliveries
     WHERE state = 'pending' AND target = t.target AND next_at <= %(now)s
     ORDER BY next_at LIMIT coalesce(room.value::int, %(each)s)
   ) AS d
@@ -56,8 +59,12 @@ RETURNING deliveries.id, deliveries.caller, deliveries.endpoint, deliveries.targ
   deliveries.type, deliveries.object, deliveries.data, deliveries.created_at, deliveries.attempts, deliveries.tries
 """
 
-_NEXT = """
-SELECT min(next_at) FROM deliveries WHERE state = 'pending' AND NOT target = ANY(%(full)s::text[])
+_NEXT = f"""
+{_TARGETS.strip()}
+SELECT min(d.next_at) FROM targets AS t CROSS JOIN LATERAL (
+  SELECT next_at FROM deliveries WHERE state = 'pending' AND target = t.target AND next_at > %(now)s
+  ORDER BY next_at LIMIT 1
+) AS d
 """
 
 _ATTEMPT = """
@@ -119,13 +126,12 @@ def claim(
     more: int,
     each: int,
     room: Mapping[str, int],
-    flying: Mapping[str, int],
 ) -> list[Due]:
-    """Take at most `most` deliveries that are due, of each target no more than `each`, or than its `room` says.
+    """Take at most `most` deliveries that are due, of each target no more than `each`.
 
-    Those that would not be the only attempt to their target, with what is `flying`, are taken only as long as all that
-    is taken is less than `more`. Each that is taken counts an attempt by that, and is taken again by whoever looks
-    after the lease if nothing comes of it.
+    `room` has that number for targets that have attempts under way, or fail. What goes to them, and what would not be
+    the only attempt to its target, is taken only as long as all that is taken is less than `more`. Each that is taken
+    counts an attempt by that, and is taken again by whoever looks after the lease if nothing comes of it.
     """
     given = {
         "now": now,
@@ -134,14 +140,13 @@ def claim(
         "each": each,
         "more": more,
         "room": orjson.dumps(dict(room)).decode(),
-        "flying": orjson.dumps(dict(flying)).decode(),
     }
     return [_due(conn, row) for row in conn.exec_driver_sql(_CLAIM, given).all()]
 
 
-def next_due(conn: Connection, full: Sequence[str]) -> datetime | None:
-    """When the next delivery is due of a target that is not full; None if nothing waits."""
-    found: datetime | None = conn.exec_driver_sql(_NEXT, {"full": list(full)}).scalar_one()
+def next_due(conn: Connection, now: datetime) -> datetime | None:
+    """When the next delivery is due after `now`; None if nothing is. What is due already was taken, or has no room."""
+    found: datetime | None = conn.exec_driver_sql(_NEXT, {"now": now}).scalar_one()
     return found
 
 

@@ -51,9 +51,13 @@ _COLUMNS = columns(
     secret="bytea",  # noqa: S106 - the type of the column
     inline="bool", type="text", object="uuid", data="text>jsonb", created_at="timestamptz", next_at="timestamptz",
 )  # fmt: skip
+# An endpoint that goes while jobs end is told nothing: the row of its delivery would have the transaction of all these
+# jobs wait for the deletion, and then fail.
 _WRITE = f"""
 INSERT INTO deliveries ({", ".join(c.name for c in _COLUMNS)})
 SELECT {", ".join(map(value, _COLUMNS))} FROM {unnest(_COLUMNS)}
+WHERE t.endpoint IS NULL
+  OR EXISTS (SELECT 1 FROM webhook_endpoints AS e WHERE e.id = t.endpoint FOR KEY SHARE SKIP LOCKED)
 """
 
 

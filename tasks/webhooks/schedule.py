@@ -38,17 +38,13 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of an attempt that ended at `at`. Without a status there was no reply, and `error` says why.
-
-    `refused`: the URL leads to where nobody may send, and that will not change by waiting.
-    """
+    """What came of an attempt that ended at `at`. Without a status there was no reply, and `error` says why."""
 
     at: datetime
     duration_ms: int
     status: int | None = None
     error: str | None = None
     retry_after: str | None = None
-    refused: bool = False
 
     @property
     def succeeded(self) -> bool:

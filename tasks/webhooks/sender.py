@@ -45,6 +45,8 @@ LOOK_S = 5.0
 MOST_REPLY_BYTES = 16 * 1024
 """What is read of a reply; its status alone counts."""
 
+OUR_FAULT = "an error of this service; its log says more"
+
 _PAUSE_S = 1.0
 
 
@@ -99,7 +101,8 @@ class Sender:
         while not self._closing:
             self._woken.clear()
             try:
-                pause_s = LOOK_S if await self._take() else await self._until_next()
+                now = self.clock()
+                pause_s = LOOK_S if await self._take(now) else await self._until_next(now)
             except TaskError as error:
                 log.warning("no webhooks can be sent just now: %s", error.message)
                 pause_s = _PAUSE_S
@@ -114,7 +117,7 @@ class Sender:
         for task in self._flying:
             task.cancel()
 
-    async def _take(self) -> bool:
+    async def _take(self, now: datetime) -> bool:
         """Begin as many attempts as there is room for; whether there were any."""
         free = self.rules.most - len(self._flying)
         if free <= 0:
@@ -122,14 +125,14 @@ class Sender:
         lease = timedelta(seconds=self.rules.timeout_s + LEASE_SPARE_S)
         taken = await self.database.run(
             deliveries.claim,
-            self.clock(),
+            now,
             lease,
             most=free,
-            # Half of all places are kept for first attempts to a target, or those that hang would take them all.
+            # Half of all places are kept for targets that have nothing under way and are not known to fail, or those
+            # that hang would take them all.
             more=max(0, self.rules.most // 2 - len(self._flying)),
             each=EACH,
             room=self._room(),
-            flying=self._targets,
         )
         for due in taken:
             self._targets[due.target] += 1
@@ -148,10 +151,9 @@ class Sender:
             for target in {*self._targets, *self._failing}
         }
 
-    async def _until_next(self) -> float:
-        """Seconds until something is due that there is room for, or until it is looked again."""
-        full = [target for target, room in self._room().items() if room == 0]
-        due = await self.database.run(deliveries.next_due, full)
+    async def _until_next(self, now: datetime) -> float:
+        """Seconds until something more is due, or until it is looked again. What has no room waits for a wake."""
+        due = await self.database.run(deliveries.next_due, now)
         if due is None:
             return LOOK_S
         return min(max((due - self.clock()).total_seconds(), 0.0), LOOK_S)
@@ -172,22 +174,32 @@ class Sender:
             self._woken.set()
 
     async def _tried(self, due: Due) -> Tried:
+        """What comes of an attempt. Raises TaskError when the database cannot be had for it."""
+        began = time.perf_counter()
+        try:
+            reply = await self._sent(due)
+        except (UrlRefused, UrlUnreachable) as failed:
+            reply, error = None, failed.message
+        except TaskError:
+            raise
+        except Exception:
+            # It counts as an attempt: what can never be sent must not be tried for ever.
+            log.exception("unexpected error in delivery %s", due.id)
+            reply, error = None, OUR_FAULT
+        spent_ms = round((time.perf_counter() - began) * 1000)
+        if reply is None:
+            return Tried(self.clock(), spent_ms, error=error)
+        return Tried(
+            self.clock(), spent_ms, reply.status, schedule.reason(reply.status), reply.headers.get("retry-after")
+        )
+
+    async def _sent(self, due: Due) -> Reply:
         result = await self.results(due.object, due.caller) if due.inline and due.type in events.OF_JOBS else None
         body = events.payload(due.type, due.created_at, due.data, base=self.rules.base, result=result)
         headers = signing.headers(due.id, self.clock(), body, due.keys)
-        began = time.perf_counter()
-
-        def spent() -> int:
-            return round((time.perf_counter() - began) * 1000)
-
-        try:
-            reply = await self.opener.post(
-                due.url, body, headers, timeout_s=self.rules.timeout_s, most_bytes=MOST_REPLY_BYTES
-            )
-        except (UrlRefused, UrlUnreachable) as error:
-            return Tried(self.clock(), spent(), error=error.message)
-        error_ = schedule.reason(reply.status)
-        return Tried(self.clock(), spent(), reply.status, error_, reply.headers.get("retry-after"))
+        return await self.opener.post(
+            due.url, body, headers, timeout_s=self.rules.timeout_s, most_bytes=MOST_REPLY_BYTES
+        )
 
     def _note(self, target: str, tried: Tried) -> None:
         self.heard("delivered" if tried.succeeded else "refused" if tried.status else "unreachable")

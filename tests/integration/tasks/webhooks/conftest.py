@@ -77,7 +77,7 @@ async def start(database_url: str) -> AsyncIterator[Start]:
     """Starts senders; all are stopped at the end."""
     async with AsyncExitStack() as stack:
 
-        async def begin(timeout_s: float = 5.0, **given: Any) -> Sender:
+        async def begin(timeout_s: float = 5.0, most: int = 200, **given: Any) -> Sender:
             database = AsyncDatabase(database_url, 4)
             stack.push_async_callback(database.close)
 
@@ -86,7 +86,7 @@ async def start(database_url: str) -> AsyncIterator[Start]:
 
             values: dict[str, Any] = {"results": nothing, "jitter": lambda: 0.0, **given}
             opener = Opener(Guard(parse_allowed("127.0.0.1")))
-            sender = Sender(database, opener, rules=Rules(timeout_s, 200, "https://roost.example.org"), **values)
+            sender = Sender(database, opener, rules=Rules(timeout_s, most, "https://roost.example.org"), **values)
             task = asyncio.create_task(sender.run())
 
             async def end() -> None:

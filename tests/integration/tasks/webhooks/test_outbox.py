@@ -49,8 +49,10 @@ def pending(database: Database) -> Callable[..., list[Delivery]]:
     return read
 
 
-def claim(database: Database, now: datetime, *, most: int = 100, each: int = 8, **room: int) -> list[Due]:
-    given: dict[str, Any] = {"more": most, "each": each, "room": room, "flying": {}}
+def claim(
+    database: Database, now: datetime, *, most: int = 100, more: int | None = None, each: int = 8, **room: int
+) -> list[Due]:
+    given: dict[str, Any] = {"more": most if more is None else more, "each": each, "room": room}
     return database.run(deliveries.claim, now, MINUTE, most=most, **given)
 
 
@@ -72,7 +74,7 @@ def test_each_end_of_a_job_is_told_to_endpoints_that_ask_for_it(
     changed = database.run(change.cancel, dropped.id, "default")
     moved = database.run(sweep.expire, now, 10)
 
-    assert [one.told for one in (*ended, changed, *moved)] == [True] * 4
+    assert [*(one.told for one in ended), changed.told, *(one.told for one in moved)] == [True] * 4
     found = {(one.object, one.type, one.endpoint) for one in pending()}
     assert found == {
         (good.id, "job.succeeded", every.id),
@@ -163,10 +165,31 @@ def test_of_each_target_no_more_is_taken_than_it_has_room_for(
     full, failing, healthy = (f"endpoint {one.id}" for one in made)
     taken = claim(database, now + MINUTE, **{full: 0, failing: 1})
     assert [sum(due.target == one for due in taken) for one in (full, failing, healthy)] == [0, 1, 8]
-    assert database.run(deliveries.next_due, [full, failing, healthy]) is None
-    waits = database.run(deliveries.next_due, [failing])
-    assert waits is not None
-    assert waits <= now + MINUTE
+
+
+def test_receivers_that_fail_share_half_of_the_places_and_come_after_the_others(
+    database: Database, make_endpoint: Callable[..., Endpoint], now: datetime
+) -> None:
+    bad = [f"endpoint {make_endpoint(['batch.failed']).id}" for _ in range(6)]
+    good = [f"endpoint {make_endpoint(['batch.completed']).id}" for _ in range(2)]
+    for kind in ("failed", "completed"):
+        database.run(outbox.tell, "default", f"batch.{kind}", UUID(int=1), {})
+    taken = [due.target for due in claim(database, now + MINUTE, most=8, more=4, **dict.fromkeys(bad, 1))]
+    assert (len(taken), set(good) <= set(taken)) == (4, True)
+    assert claim(database, now + MINUTE, most=4, more=0, **dict.fromkeys(bad, 1)) == []
+
+
+def test_the_next_time_to_look_is_of_what_is_not_due_yet(
+    database: Database, make_endpoint: Callable[..., Endpoint], now: datetime
+) -> None:
+    make_endpoint(["batch.failed"]), make_endpoint(["batch.completed"])
+    assert database.run(deliveries.next_due, now) is None
+    for kind in ("failed", "completed"):
+        database.run(outbox.tell, "default", f"batch.{kind}", UUID(int=1), {})
+    assert len(claim(database, now + MINUTE, most=1)) == 1
+    # One waits for its lease; the other is due and had no room.
+    assert database.run(deliveries.next_due, now + MINUTE) == now + 2 * MINUTE
+    assert database.run(deliveries.next_due, now + 2 * MINUTE) is None
 
 
 def tried(at: datetime, status: int | None = 500, error: str | None = None) -> Tried:
@@ -285,3 +308,28 @@ def test_a_job_that_was_there_already_keeps_its_receiver(database: Database, new
     database.run(accept.insert, [job])
     rows = database.run(lambda conn: conn.exec_driver_sql("SELECT url FROM job_webhooks").scalars().all())
     assert rows == ["https://one.example.org/"]
+
+
+def test_an_endpoint_that_is_being_deleted_neither_stops_nor_fails_the_jobs_that_end(
+    database: Database,
+    database_url: str,
+    stored_job: NewJob,
+    ending: Callable[..., Completion],
+    make_endpoint: Callable[..., Endpoint],
+    pending: Callable[..., list[Delivery]],
+) -> None:
+    going, stays = make_endpoint(), make_endpoint()
+    jobs = [stored_job(), stored_job()]
+    elsewhere = Database(database_url)
+
+    def meanwhile(conn: Any) -> None:
+        endpoints.delete(conn, going.id, "default")
+        (ended,) = elsewhere.run(finish, [ending(jobs[0])])
+        assert (ended.state, ended.told) == (JobState.SUCCEEDED, True)
+
+    database.run(meanwhile)
+    elsewhere.close()
+    # Nor does one that went after it was looked up.
+    database.run(outbox.test, "default", going.id, {})
+    database.run(finish, [ending(jobs[1])])
+    assert [(one.object, one.endpoint) for one in pending()] == [(job.id, stays.id) for job in jobs]

@@ -18,12 +18,12 @@ from tasks.db import Database
 from tasks.messages import Completion, Submission
 from tasks.messages import Webhook as Hook
 from tasks.prepare import job_id
-from tasks.store import deliveries, endpoints, outbox
+from tasks.store import change, deliveries, endpoints, outbox
 from tasks.store.deliveries import Filters
 from tasks.store.finish import finish
 from tasks.webhooks.endpoint import Delivery, Endpoint
 from tasks.webhooks.schedule import State
-from tasks.webhooks.sender import EACH, Sender
+from tasks.webhooks.sender import EACH, OUR_FAULT, Sender
 from tests.integration.tasks.webhooks.conftest import PATIENCE_S, Receiver, Start
 
 NewJob = Callable[..., Submission]
@@ -266,3 +266,58 @@ async def test_a_url_to_the_inside_is_refused_at_each_attempt(
     (attempt,) = database.run(deliveries.attempts, listed(database)[0].id)
     assert attempt.status is None
     assert "public host" in (attempt.error or "")
+
+
+async def test_what_can_never_be_sent_fails_as_other_attempts_do(
+    database: Database, receiver: Receiver, start: Start, endpoint: Callable[..., Endpoint], stored_job: NewJob
+) -> None:
+    async def broken(*_: Any) -> Any:
+        return object()
+
+    endpoint(inline=True)
+    job = stored_job()
+    database.run(change.cancel, job.id, "default")
+    await start(results=broken)
+    await until(lambda: bool(database.run(deliveries.attempts, listed(database)[0].id)))
+    (attempt,) = database.run(deliveries.attempts, listed(database)[0].id)
+    assert (attempt.status, attempt.error) == (None, OUR_FAULT)
+    assert listed(database)[0].next_at is not None
+    assert receiver.came == {}
+
+
+async def test_a_sender_that_has_no_room_for_what_is_due_waits_until_it_has(
+    database: Database, receiver: Receiver, start: Start, endpoint: Callable[..., Endpoint]
+) -> None:
+    looks = 0
+    never = asyncio.Event()
+
+    def counted() -> datetime:
+        nonlocal looks
+        looks += 1
+        return datetime.now(UTC)
+
+    async def hang(_: int) -> int:
+        await never.wait()
+        return 200
+
+    endpoint("/slow"), endpoint("/well", caller="another")
+    receiver.answers["/slow"] = hang
+    for number in range(5):
+        tell(database, number)
+    database.run(soon, "another")
+    await start(timeout_s=30.0, most=4, clock=counted)
+    await until(lambda: receiver.at_once.get("/slow") == 2)
+    before = looks
+    await receiver.until(1, "/well")
+    # One for each bell, attempt and time that something is due, not one after the other for half a second.
+    assert looks - before < 20
+    never.set()
+    await until(lambda: not listed(database, state=State.PENDING))
+
+
+def soon(conn: Any, caller: str) -> None:
+    """Tell of something half a second from now."""
+    outbox.tell(conn, caller, "batch.failed", UUID(int=1), {})
+    conn.exec_driver_sql(
+        "UPDATE deliveries SET next_at = next_at + interval '500 ms' WHERE caller = %(caller)s", {"caller": caller}
+    )
