@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 
@@ -102,11 +102,12 @@ def retry_after(text: str | None, now: datetime) -> timedelta | None:
         return None
     text = text.strip()
     if text.isascii() and text.isdigit():
-        asked = timedelta(seconds=min(int(text[:9]), MOST_RETRY_AFTER.total_seconds()))
+        asked = timedelta(seconds=min(int(text.lstrip("0")[:9] or "0"), MOST_RETRY_AFTER.total_seconds()))
     else:
         try:
-            asked = parsedate_to_datetime(text) - now
-        except (ValueError, TypeError):
+            at = parsedate_to_datetime(text)
+            asked = (at if at.tzinfo else at.replace(tzinfo=UTC)) - now
+        except (ValueError, TypeError, IndexError, OverflowError):
             return None
     return min(max(asked, timedelta()), MOST_RETRY_AFTER)
 
