@@ -9,24 +9,26 @@ import pytest
 
 from catalog.terms import Lane
 from tasks.messages import Submission
-from tasks.worker.holding import FRESH, REPEATED
+from tasks.worker.holding import FRESH, REPEATED, SHY_JOBS
 from tests.integration.tasks.worker.stage import Stage, Worker
 
 Full = tuple[Worker, Submission, list[Submission]]
 
+WAITING = 100
 BEYOND_S = 3.0
 """How long an ending may take besides the batch that runs."""
 
 
 @pytest.fixture
 def full(stage: Stage) -> Full:
-    """A worker that runs one job for a second and holds a hundred more."""
-    running, waiting = stage.job(seconds=1.0), [stage.job(lane=lane) for lane in Lane for _ in range(50)]
+    """A worker that runs one job for a second and holds many more, of both lanes."""
+    lanes = [Lane.INTERACTIVE] * (WAITING - SHY_JOBS) + [Lane.BULK] * SHY_JOBS
+    running, waiting = stage.job(seconds=1.0), [stage.job(lane=lane) for lane in lanes]
     worker = stage.start()
     stage.publish(running)
     stage.until(stage.books.runs)
     stage.publish(*waiting)
-    stage.until(lambda: stage.books.given() == 101)
+    stage.until(lambda: stage.books.given() == WAITING + 1)
     return worker, running, waiting
 
 
@@ -36,9 +38,9 @@ def test_a_warm_shutdown_ends_what_runs_and_returns_the_rest_untouched(full: Ful
     assert worker.stop() == 0
     assert time.monotonic() - began < 1.0 + BEYOND_S
     assert stage.books.ended() == {str(running.id): "succeeded"}
-    assert (stage.books.queued(), stage.books.in_hand()) == (100, 0)
+    assert (stage.books.queued(), stage.books.in_hand()) == (WAITING, 0)
     stage.start()
-    stage.until_all_ended(101)
+    stage.until_all_ended(WAITING + 1)
     assert set(stage.books.runs().values()) == {1}
     assert all(stage.books.told(job) == [FRESH, FRESH] for job in waiting)
 
@@ -63,7 +65,7 @@ def test_a_cold_shutdown_returns_everything_at_once(full: Full, stage: Stage) ->
     worker.signal(signal.SIGQUIT)
     worker.wait()
     assert time.monotonic() - began < BEYOND_S
-    assert stage.books.queued() == 101
+    assert stage.books.queued() == WAITING + 1
 
 
 def test_a_worker_whose_child_is_not_ready_ends_at_once(stage: Stage) -> None:
@@ -78,7 +80,7 @@ def test_the_messages_of_a_killed_worker_return_when_their_lease_ends(full: Full
     worker, running, waiting = full
     worker.kill()
     stage.start(held_lease_s=2)
-    stage.until_all_ended(101)
+    stage.until_all_ended(WAITING + 1)
     assert {tuple(stage.books.told(job)) for job in (running, *waiting)} == {(FRESH, REPEATED)}
 
 
