@@ -12,9 +12,9 @@ import orjson
 from sqlalchemy import Connection
 
 from tasks.store.endpoints import DROP, own_secret
-from tasks.store.rows import clean
+from tasks.store.rows import clean, columns, unnest
 from tasks.webhooks.endpoint import Attempt, Delivery, DeliveryNotFound, Due
-from tasks.webhooks.schedule import Health, Next, State, Tried
+from tasks.webhooks.schedule import Health, Next, State, Tried, health
 
 _NAMES = tuple(Delivery.__dataclass_fields__)
 _COLUMNS = ", ".join(f"deliveries.{name}" for name in _NAMES)
@@ -67,22 +67,33 @@ SELECT min(d.next_at) FROM targets AS t CROSS JOIN LATERAL (
 ) AS d
 """
 
-_ATTEMPT = """
+_TRIED = columns(
+    id="uuid", number="int4", at="timestamptz", duration_ms="int4", status="int4", error="text", state="text",
+    next_at="timestamptz", ended_at="timestamptz",
+)  # fmt: skip
+_NOTE = f"""
 INSERT INTO delivery_attempts (delivery, number, at, duration_ms, status, error)
-SELECT %(id)s, %(number)s, %(at)s, %(duration_ms)s, %(status)s, %(error)s
-WHERE EXISTS (SELECT 1 FROM deliveries WHERE id = %(id)s) ON CONFLICT DO NOTHING
+SELECT t.id, t.number, t.at, t.duration_ms, t.status, t.error FROM {unnest(_TRIED)}
+WHERE EXISTS (SELECT 1 FROM deliveries WHERE deliveries.id = t.id) ON CONFLICT DO NOTHING
 """
-_AFTER = """
-UPDATE deliveries SET state = %(state)s, next_at = %(next_at)s, ended_at = %(ended_at)s
-WHERE id = %(id)s AND state = 'pending' AND attempts = %(number)s
+# In the order of ids, as `redeliver` and `claim` lock them.
+_AFTER = f"""
+WITH ours AS MATERIALIZED (
+  SELECT d.id, t.state, t.next_at, t.ended_at FROM {unnest(_TRIED)} JOIN deliveries AS d ON d.id = t.id
+  WHERE d.state = 'pending' AND d.attempts = t.number ORDER BY d.id FOR NO KEY UPDATE OF d
+)
+UPDATE deliveries SET state = ours.state, next_at = ours.next_at, ended_at = ours.ended_at
+FROM ours WHERE deliveries.id = ours.id
 """
-_HEALTH = "SELECT failing_since FROM webhook_endpoints WHERE id = %(id)s FOR NO KEY UPDATE"
-_HEALTHY = "UPDATE webhook_endpoints SET failing_since = NULL WHERE id = %(id)s AND failing_since IS NOT NULL"
-_FAILING = """
-UPDATE webhook_endpoints SET failing_since = %(since)s,
-  disabled_at = CASE WHEN %(why)s::text IS NULL THEN disabled_at ELSE coalesce(disabled_at, %(now)s) END,
-  disabled_why = CASE WHEN disabled_at IS NULL THEN %(why)s::text ELSE disabled_why END
-WHERE id = %(id)s
+_HEALTH = """
+SELECT id, failing_since FROM webhook_endpoints WHERE id = ANY(%(ids)s::uuid[]) ORDER BY id FOR NO KEY UPDATE
+"""
+_DOES = columns(id="uuid", since="timestamptz", now="timestamptz", why="text")
+_HEALTHS = f"""
+UPDATE webhook_endpoints SET failing_since = t.since,
+  disabled_at = CASE WHEN t.why IS NULL THEN disabled_at ELSE coalesce(disabled_at, t.now) END,
+  disabled_why = CASE WHEN disabled_at IS NULL THEN t.why ELSE disabled_why END
+FROM {unnest(_DOES)} WHERE webhook_endpoints.id = t.id
 """
 
 _GET = f"SELECT {_COLUMNS} FROM deliveries WHERE id = %(id)s AND caller = %(caller)s"
@@ -150,31 +161,55 @@ def next_due(conn: Connection, now: datetime) -> datetime | None:
     return found
 
 
-def health_of(conn: Connection, endpoint: UUID) -> datetime | None:
-    """Since when an endpoint has had nothing but failures; it is locked, for `record` to follow."""
-    found: datetime | None = conn.exec_driver_sql(_HEALTH, {"id": endpoint}).scalar_one_or_none()
-    return found
+def record(conn: Connection, made: Sequence[tuple[Due, Tried, Next]]) -> None:
+    """Note attempts, what becomes of their deliveries, and how their endpoints do.
 
-
-def record(conn: Connection, due: Due, tried: Tried, then: Next, health: Health | None) -> None:
-    """Note an attempt, what becomes of its delivery, and how its endpoint does.
-
-    One that was taken over meanwhile changes nothing but the list of attempts.
+    One whose delivery was taken over meanwhile changes nothing but the list of attempts, and the health of its
+    endpoint.
     """
-    given = {"id": due.id, "number": due.attempts}
-    attempt = {"at": tried.at, "duration_ms": tried.duration_ms, "status": tried.status, "error": tried.error}
-    conn.exec_driver_sql(_ATTEMPT, given | attempt).close()
-    ended_at = None if then.state is State.PENDING else tried.at
-    conn.exec_driver_sql(_AFTER, given | {"state": then.state, "next_at": then.at, "ended_at": ended_at}).close()
-    if due.endpoint is None or health is None:
+    rows = [
+        {
+            "id": due.id,
+            "number": due.attempts,
+            "at": tried.at,
+            "duration_ms": tried.duration_ms,
+            "status": tried.status,
+            "error": tried.error,
+            "state": then.state.value,
+            "next_at": then.at,
+            "ended_at": None if then.state is State.PENDING else tried.at,
+        }
+        for due, tried, then in made
+    ]
+    given = {column.name: [row[column.name] for row in rows] for column in _TRIED}
+    conn.exec_driver_sql(_NOTE, given).close()
+    conn.exec_driver_sql(_AFTER, given).close()
+    _note_health(conn, [(due.endpoint, tried) for due, tried, _ in made if due.endpoint is not None])
+
+
+def _note_health(conn: Connection, tried: Sequence[tuple[UUID, Tried]]) -> None:
+    """How endpoints do after these attempts, in their order; those that change nothing are not written."""
+    ids = sorted({id_ for id_, _ in tried})
+    if not ids:
         return
-    if health.failing_since is None:
-        conn.exec_driver_sql(_HEALTHY, {"id": due.endpoint}).close()
-        return
-    told = {"id": due.endpoint, "since": health.failing_since, "why": health.disable, "now": tried.at}
-    conn.exec_driver_sql(_FAILING, told).close()
-    if health.disable is not None:
-        conn.exec_driver_sql(DROP, {"id": due.endpoint, "now": tried.at}).close()
+    before: dict[UUID, datetime | None] = dict(conn.exec_driver_sql(_HEALTH, {"ids": ids}).tuples())
+    does = {id_: Health(since) for id_, since in before.items()}
+    last = dict(tried)
+    for id_, what in tried:
+        if id_ in does and does[id_].disable is None:
+            does[id_] = health(what, does[id_].failing_since)
+    changed = [id_ for id_ in ids if id_ in does and does[id_] != Health(before[id_])]
+    if changed:
+        given = {
+            "id": changed,
+            "since": [does[id_].failing_since for id_ in changed],
+            "now": [last[id_].at for id_ in changed],
+            "why": [does[id_].disable for id_ in changed],
+        }
+        conn.exec_driver_sql(_HEALTHS, given).close()
+    for id_ in changed:
+        if does[id_].disable is not None:
+            conn.exec_driver_sql(DROP, {"id": id_, "now": last[id_].at}).close()
 
 
 def get(conn: Connection, id_: UUID | None, caller: str) -> Delivery:

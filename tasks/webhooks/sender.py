@@ -11,22 +11,21 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
-from sqlalchemy import Connection
-
 from tasks.db import AsyncDatabase
 from tasks.errors import TaskError, UrlRefused, UrlUnreachable
+from tasks.gather import Gather
 from tasks.store import deliveries
 from tasks.webhooks import events, schedule, signing
 from tasks.webhooks.connect import Reply
 from tasks.webhooks.endpoint import Due
-from tasks.webhooks.schedule import Tried
+from tasks.webhooks.schedule import Next, Tried
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +45,9 @@ MOST_REPLY_BYTES = 16 * 1024
 """What is read of a reply; its status alone counts."""
 
 OUR_FAULT = "an error of this service; its log says more"
+
+MOST_RECORDS = 256
+"""Attempts that are noted in one transaction."""
 
 _PAUSE_S = 1.0
 
@@ -86,6 +88,13 @@ class Sender:
     _failing: dict[str, None] = field(default_factory=dict)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _closing: bool = False
+    _records: Gather[tuple[Due, Tried, Next], None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # What has come of many attempts is one transaction: else a sender would wait for its disk most of the time.
+        self._records = Gather(
+            self._write, most=MOST_RECORDS, most_bytes=MOST_RECORDS, size=lambda _: 1, room=2 * self.rules.most
+        )
 
     def wake(self) -> None:
         """Something may be due."""
@@ -215,8 +224,8 @@ class Sender:
         if then.at is not None:
             log.info("delivery %s: attempt %d failed; the next is at %s", due.id, due.attempts, then.at.isoformat())
 
-        def note(conn: Connection) -> None:
-            since = None if due.endpoint is None else deliveries.health_of(conn, due.endpoint)
-            deliveries.record(conn, due, tried, then, schedule.health(tried, since))
+        await self._records.put((due, tried, then))
 
-        await self.database.run(note)
+    async def _write(self, made: Sequence[tuple[Due, Tried, Next]]) -> Sequence[None]:
+        await self.database.run(deliveries.record, made)
+        return [None] * len(made)

@@ -18,7 +18,7 @@ from tasks.store import accept, change, deliveries, endpoints, outbox, sweep
 from tasks.store.deliveries import Filters
 from tasks.store.finish import finish
 from tasks.webhooks.endpoint import Delivery, Due, Endpoint
-from tasks.webhooks.schedule import State, Tried, after, health
+from tasks.webhooks.schedule import State, Tried, after
 
 NewJob = Callable[..., Submission]
 MINUTE = timedelta(minutes=1)
@@ -197,12 +197,7 @@ def tried(at: datetime, status: int | None = 500, error: str | None = None) -> T
 
 
 def record(database: Database, due: Due, what: Tried) -> None:
-    def note(conn: Any) -> None:
-        since = deliveries.health_of(conn, due.endpoint) if due.endpoint else None
-        how = health(what, since) if due.endpoint else None
-        deliveries.record(conn, due, what, after(what, due.tries, 0.0), how)
-
-    database.run(note)
+    database.run(deliveries.record, [(due, what, after(what, due.tries, 0.0))])
 
 
 def test_every_attempt_is_listed_and_an_old_one_decides_nothing(
