@@ -97,9 +97,10 @@ class DeliveryList(Reply):
 
 
 class Redelivered(Reply):
-    """How many deliveries are sent again; ask once more while there is more."""
+    """How many deliveries are sent again. While there is more, ask once more, with `after` the `last_id`."""
 
     redelivered: int
+    last_id: str | None
     has_more: bool
 
 

@@ -124,14 +124,17 @@ class Webhooks(Generic[ObjectT, ListT]):
         until: datetime | str | None = None,
         *,
         status: Sequence[str] | None = None,
+        after: str | None = None,
     ) -> ObjectT:
         """The same for deliveries that were created in this time, those that failed or were dropped unless said.
 
-        A thousand at once: call it again while it tells `has_more`. A time is a datetime with its zone, or RFC 3339.
+        A thousand at once: call it again while it tells `has_more`, with `after` the `last_id` that it tells. A time is
+        a datetime with its zone, or RFC 3339.
         """
         body: dict[str, Any] = {"since": _time(since)}
         body |= {} if until is None else {"until": _time(until)}
         body |= {} if status is None else {"status": list(status)}
+        body |= {} if after is None else {"after": after}
         return self._fetch(_post(_path(ENDPOINTS, webhook_id, "redeliver"), body))
 
     def own_secret(self) -> ObjectT:

@@ -20,6 +20,7 @@ from api.route import PlainRoute, documented, needs
 from api.routes.replies import errors
 from api.services import services
 from api.webhook_objects import (
+    MESSAGE,
     PREFIX,
     DeliveryObject,
     EndpointList,
@@ -32,7 +33,7 @@ from api.webhook_objects import (
 )
 from tasks.api_keys import Scope
 from tasks.errors import InvalidRequest
-from tasks.files import parsed_id
+from tasks.files import parsed_id, shown_id
 from tasks.prepare import job_id
 from tasks.store import deliveries, outbox
 from tasks.store import endpoints as store
@@ -268,17 +269,30 @@ async def redeliver(request: Request) -> Response:
     asked, now = await _read(request, Range), _now(request)
     states = asked.status or [State.FAILED, State.DROPPED]
 
-    def again(conn: Any) -> int:
+    after = None if asked.after is None else parsed_id(MESSAGE, asked.after)
+    if asked.after is not None and after is None:
+        raise InvalidRequest(f"'after' must be an id that begins with {MESSAGE!r}.", param="after")
+
+    def again(conn: Any) -> list[UUID]:
         if store.get(conn, id_, caller).disabled_at is not None:
             raise EndpointDisabled
         until = asked.until or now
         return deliveries.redeliver_range(
-            conn, id_, caller, since=asked.since, until=until, states=states, now=now, limit=MOST_REDELIVERED
+            conn,
+            id_,
+            caller,
+            since=asked.since,
+            until=until,
+            states=states,
+            now=now,
+            limit=MOST_REDELIVERED,
+            after=after,
         )
 
-    count = await it.database.run(again)
+    sent = await it.database.run(again)
     await ring(it.redis)
-    return _json({"redelivered": count, "has_more": count == MOST_REDELIVERED})
+    last = shown_id(MESSAGE, sent[-1]) if sent else None
+    return _json({"redelivered": len(sent), "last_id": last, "has_more": len(sent) == MOST_REDELIVERED})
 
 
 async def _read(request: Request, model: Any) -> Any:

@@ -98,9 +98,10 @@ def redeliver(
         # The end of the time is fixed, so that what comes meanwhile does not make it longer.
         span = moment(since or "", now), now if until is None else moment(until, now)
         count, more = 0, True
+        after: str | None = None
         while more:
-            found = client.webhooks.redeliver_range(webhook or "", *span, status=states or None)
-            count, more = count + found["redelivered"], found["has_more"]
+            found = client.webhooks.redeliver_range(webhook or "", *span, status=states or None, after=after)
+            count, more, after = count + found["redelivered"], found["has_more"], found["last_id"]
     click.echo(json.dumps({"redelivered": count}) if as_json else f"{count} sent again")
 
 

@@ -106,9 +106,10 @@ _REDELIVER_RANGE = f"""
 UPDATE deliveries SET {_AGAIN} WHERE id IN (
   SELECT id FROM deliveries
   WHERE endpoint = %(endpoint)s AND caller = %(caller)s AND state = ANY(%(states)s::text[])
-    AND created_at >= %(since)s AND created_at < %(until)s
+    AND created_at >= %(since)s AND created_at < %(until)s AND (%(after)s::uuid IS NULL OR id > %(after)s)
   ORDER BY id LIMIT %(limit)s FOR NO KEY UPDATE
 )
+RETURNING id
 """
 _FORGET = """
 DELETE FROM deliveries WHERE id IN (
@@ -182,23 +183,27 @@ def record(conn: Connection, made: Sequence[tuple[Due, Tried, Next]]) -> None:
         for due, tried, then in made
     ]
     given = {column.name: [row[column.name] for row in rows] for column in _TRIED}
+    told = [(due.endpoint, tried) for due, tried, _ in made if due.endpoint is not None]
+    # Endpoints are locked before deliveries, as by `endpoints.disable`.
+    before = _locked(conn, sorted({id_ for id_, _ in told})) if told else {}
     conn.exec_driver_sql(_NOTE, given).close()
     conn.exec_driver_sql(_AFTER, given).close()
-    _note_health(conn, [(due.endpoint, tried) for due, tried, _ in made if due.endpoint is not None])
+    _note_health(conn, before, told)
 
 
-def _note_health(conn: Connection, tried: Sequence[tuple[UUID, Tried]]) -> None:
+def _locked(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, datetime | None]:
+    """Since when these endpoints have had nothing but failures; those that are there, and nobody else's until then."""
+    return {row[0]: row[1] for row in conn.exec_driver_sql(_HEALTH, {"ids": list(ids)})}
+
+
+def _note_health(conn: Connection, before: Mapping[UUID, datetime | None], tried: Sequence[tuple[UUID, Tried]]) -> None:
     """How endpoints do after these attempts, in their order; those that change nothing are not written."""
-    ids = sorted({id_ for id_, _ in tried})
-    if not ids:
-        return
-    before: dict[UUID, datetime | None] = dict(conn.exec_driver_sql(_HEALTH, {"ids": ids}).tuples())
     does = {id_: Health(since) for id_, since in before.items()}
     last = dict(tried)
     for id_, what in tried:
         if id_ in does and does[id_].disable is None:
             does[id_] = health(what, does[id_].failing_since)
-    changed = [id_ for id_ in ids if id_ in does and does[id_] != Health(before[id_])]
+    changed = [id_ for id_ in before if does[id_] != Health(before[id_])]
     if changed:
         given = {
             "id": changed,
@@ -267,10 +272,11 @@ def redeliver_range(
     states: Sequence[State],
     now: datetime,
     limit: int,
-) -> int:
-    """The same for deliveries of an endpoint that were created in this time and are in one of these states; how many.
+    after: UUID | None = None,
+) -> list[UUID]:
+    """The same for deliveries of an endpoint that were created in this time and are in one of these states; their ids.
 
-    At most `limit` at once, the oldest first: call it again while it gives as many.
+    At most `limit` at once, the oldest first: call it again from beyond the last one while it gives as many.
     """
     given = {
         "endpoint": endpoint,
@@ -280,8 +286,9 @@ def redeliver_range(
         "states": [state.value for state in states],
         "now": now,
         "limit": limit,
+        "after": after,
     }
-    return conn.exec_driver_sql(_REDELIVER_RANGE, given).rowcount
+    return sorted(conn.exec_driver_sql(_REDELIVER_RANGE, given).scalars())
 
 
 def forget(conn: Connection, before: datetime, limit: int) -> int:

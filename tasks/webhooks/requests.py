@@ -59,6 +59,7 @@ class Range(Strict):
         list[Annotated[State, Field(strict=False)]] | None,
         Field(min_length=1, description="Those in these states; `failed` and `dropped`, if left out"),
     ] = None
+    after: Annotated[str | None, Field(description="Those beyond this one: the `last_id` of the reply before")] = None
 
 
 def parsed(raw: object, model: type[M]) -> M:

@@ -113,11 +113,11 @@ async def test_a_job_that_names_a_receiver_has_its_row_first_and_its_own_secret(
     plain = (await api.submit(wait=10, webhook={"url": URL})).json()
     dues = {str(due.object): due for due in claimed(database)}
     assert (dues[job["id"]].keys, dues[job["id"]].inline, dues[job["id"]].url) == ((secret,), True, URL)
-    own = (await api.http.get("/v1/webhooks/secret")).json()["secret"]
+    own = (await api.http.get("/v1/webhook-secret")).json()["secret"]
     assert [shown_secret(key) for key in dues[plain["id"]].keys] == [own]
-    changed = (await api.http.post("/v1/webhooks/secret/rotate")).json()["secret"]
+    changed = (await api.http.post("/v1/webhook-secret/rotate")).json()["secret"]
     assert changed != own
-    assert (await api.http.get("/v1/webhooks/secret")).json()["secret"] == changed
+    assert (await api.http.get("/v1/webhook-secret")).json()["secret"] == changed
 
 
 @pytest.mark.parametrize(
@@ -158,10 +158,15 @@ async def test_deliveries_are_listed_and_sent_again(api: Api, consumer: Consumer
     await api.http.post(f"/v1/webhooks/{made['id']}/enable")
     since = (datetime.now(UTC) - timedelta(minutes=5)).isoformat()
     again = (await api.http.post(f"/v1/webhooks/{made['id']}/redeliver", json={"since": since})).json()
-    assert again == {"redelivered": 4, "has_more": False}
+    assert again == {"redelivered": 4, "last_id": test["id"], "has_more": False}
     assert len(claimed(database)) == 4
     assert (await api.http.post(f"/v1/deliveries/{one[0]['id']}/redeliver")).status_code == 202
     assert [due.tries for due in claimed(database)] == [1]
+    body = {"since": since, "status": ["pending"], "after": one[0]["id"]}
+    beyond = (await api.http.post(f"/v1/webhooks/{made['id']}/redeliver", json=body)).json()
+    assert beyond == {"redelivered": 3, "last_id": test["id"], "has_more": False}
+    wrong = await api.http.post(f"/v1/webhooks/{made['id']}/redeliver", json={**body, "after": "x"})
+    assert (wrong.status_code, wrong.json()["error"]["param"]) == (422, "after")
 
 
 @pytest.mark.parametrize("query", ["webhook=x", "of=x", "after=x", "status=sent", "kind=x", "limit=0"])
@@ -195,5 +200,5 @@ async def test_a_tenant_sees_and_moves_nothing_of_another(start_api: Start, make
     ):
         seen = [(await api.http.request(method, path, json=body, headers=key)).status_code for key in (theirs, ours)]
         assert seen[0] == 404 != seen[1], (method, path, seen)
-    secrets = [(await api.http.get("/v1/webhooks/secret", headers=key)).json()["secret"] for key in (ours, theirs)]
+    secrets = [(await api.http.get("/v1/webhook-secret", headers=key)).json()["secret"] for key in (ours, theirs)]
     assert secrets[0] != secrets[1]

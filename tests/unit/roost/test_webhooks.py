@@ -88,6 +88,8 @@ def test_a_time_is_redelivered_in_the_form_of_the_api() -> None:
     )
     _, body = asked("redeliver_range", "w", "2026-05-01T00:00:00Z", since, status=["delivered"])
     assert body == {"since": "2026-05-01T00:00:00Z", "until": "2026-05-01T00:00:00+00:00", "status": ["delivered"]}
+    _, body = asked("redeliver_range", "w", "2026-05-01T00:00:00Z", after="msg_1")
+    assert body == {"since": "2026-05-01T00:00:00Z", "after": "msg_1"}
 
 
 def test_a_refusal_is_an_error_of_the_client() -> None:

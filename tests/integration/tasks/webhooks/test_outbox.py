@@ -235,8 +235,12 @@ def test_an_endpoint_is_disabled_when_it_is_gone_and_what_waits_for_it_is_droppe
         "now": now,
         "limit": 10,
     }
-    assert database.run(deliveries.redeliver_range, endpoint.id, "default", **asked) == 2
-    assert database.run(deliveries.redeliver_range, endpoint.id, "another", **asked) == 0
+    assert database.run(deliveries.redeliver_range, endpoint.id, "another", **asked) == []
+    (first,) = database.run(deliveries.redeliver_range, endpoint.id, "default", **asked | {"limit": 1})
+    (second,) = database.run(deliveries.redeliver_range, endpoint.id, "default", **asked)
+    assert first < second
+    asked["states"] = [State.PENDING]
+    assert database.run(deliveries.redeliver_range, endpoint.id, "default", **asked, after=first) == [second]
     again = claim(database, now + MINUTE)
     assert [(due.attempts, due.tries) for due in again] == [(1, 1), (1, 1)]
 
