@@ -30,6 +30,14 @@ WITH RECURSIVE targets (target) AS (
 )
 """
 
+_ENABLED = """
+NOT EXISTS (
+  SELECT 1 FROM webhook_endpoints AS e
+  WHERE e.id = CASE WHEN starts_with(t.target, 'endpoint ') THEN substr(t.target, 10)::uuid END
+    AND e.disabled_at IS NOT NULL
+)
+""".strip()
+
 # Of each target no more than it has room for, so that a healthy one is found whatever waits before it. What goes to a
 # target that fails, or would not be the only attempt to it, is `more`, and comes after all others.
 _CLAIM = f"""
@@ -42,7 +50,7 @@ _CLAIM = f"""
     WHERE state = 'pending' AND target = t.target AND next_at <= %(now)s
     ORDER BY next_at LIMIT coalesce(room.value::int, %(each)s)
   ) AS d
-  WHERE t.target IS NOT NULL
+  WHERE t.target IS NOT NULL AND {_ENABLED}
 ), chosen AS (
   SELECT id FROM due WHERE NOT more OR place <= %(more)s - (SELECT count(*) FROM due WHERE NOT more)
   ORDER BY more, next_at LIMIT %(most)s
@@ -64,7 +72,7 @@ _NEXT = f"""
 SELECT min(d.next_at) FROM targets AS t CROSS JOIN LATERAL (
   SELECT next_at FROM deliveries WHERE state = 'pending' AND target = t.target AND next_at > %(now)s
   ORDER BY next_at LIMIT 1
-) AS d
+) AS d WHERE {_ENABLED}
 """
 
 _TRIED = columns(
@@ -96,12 +104,16 @@ UPDATE webhook_endpoints SET failing_since = t.since,
 FROM {unnest(_DOES)} WHERE webhook_endpoints.id = t.id
 """
 
-_GET = f"SELECT {_COLUMNS} FROM deliveries WHERE id = %(id)s AND caller = %(caller)s"
+_SEEN = """
+NOT EXISTS (SELECT 1 FROM webhook_endpoints AS e WHERE e.id = deliveries.endpoint AND e.deleted_at IS NOT NULL)
+""".strip()
+_MINE = f"id = %(id)s AND caller = %(caller)s AND {_SEEN}"
+_GET = f"SELECT {_COLUMNS} FROM deliveries WHERE {_MINE}"
 _ATTEMPTS = """
 SELECT number, at, duration_ms, status, error FROM delivery_attempts WHERE delivery = %(id)s ORDER BY number
 """
 _AGAIN = "state = 'pending', tries = 0, next_at = %(now)s, ended_at = NULL"
-_REDELIVER = f"UPDATE deliveries SET {_AGAIN} WHERE id = %(id)s AND caller = %(caller)s RETURNING {_COLUMNS}"
+_REDELIVER = f"UPDATE deliveries SET {_AGAIN} WHERE {_MINE} RETURNING {_COLUMNS}"
 _REDELIVER_RANGE = f"""
 UPDATE deliveries SET {_AGAIN} WHERE id IN (
   SELECT id FROM deliveries
@@ -115,6 +127,24 @@ _FORGET = """
 DELETE FROM deliveries WHERE id IN (
   SELECT id FROM deliveries WHERE ended_at <= %(before)s ORDER BY ended_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
+"""
+_DROP = """
+UPDATE deliveries SET state = 'dropped', next_at = NULL, ended_at = %(now)s WHERE state = 'pending' AND id IN (
+  SELECT d.id FROM webhook_endpoints AS e CROSS JOIN LATERAL (
+    SELECT id FROM deliveries WHERE state = 'pending' AND target = 'endpoint ' || e.id LIMIT %(limit)s
+  ) AS d WHERE e.disabled_at IS NOT NULL LIMIT %(limit)s
+)
+"""
+_REMOVE = """
+DELETE FROM deliveries WHERE id IN (
+  SELECT d.id FROM webhook_endpoints AS e CROSS JOIN LATERAL (
+    SELECT id FROM deliveries WHERE endpoint = e.id LIMIT %(limit)s
+  ) AS d WHERE e.deleted_at IS NOT NULL LIMIT %(limit)s
+)
+"""
+_REMOVE_ENDPOINTS = """
+DELETE FROM webhook_endpoints AS e
+WHERE deleted_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM deliveries WHERE endpoint = e.id)
 """
 _STANDING = "SELECT state, count(*), min(next_at) FROM deliveries WHERE state = 'pending' GROUP BY 1"
 
@@ -245,7 +275,7 @@ def page(conn: Connection, caller: str, filters: Filters, *, after: UUID | None,
     }
     wanted = [f"{name} = %({name})s" for name in ("endpoint", "state", "type", "object") if given[name] is not None]
     beyond = ["id < %(after)s"] if after is not None else []
-    where = " AND ".join(["caller = %(caller)s", *wanted, *beyond])
+    where = " AND ".join(["caller = %(caller)s", *wanted, *beyond, _SEEN])
     rows = conn.exec_driver_sql(
         f"SELECT {_COLUMNS} FROM deliveries WHERE {where} ORDER BY id DESC LIMIT %(limit)s", given
     )
@@ -294,6 +324,19 @@ def redeliver_range(
 def forget(conn: Connection, before: datetime, limit: int) -> int:
     """Delete deliveries that ended by then, with their attempts; how many."""
     return conn.exec_driver_sql(_FORGET, {"before": before, "limit": limit}).rowcount
+
+
+def drop(conn: Connection, now: datetime, limit: int) -> int:
+    """Drop deliveries that wait for endpoints which are disabled; how many."""
+    return conn.exec_driver_sql(_DROP, {"now": now, "limit": limit}).rowcount
+
+
+def remove(conn: Connection, limit: int) -> int:
+    """Delete deliveries of deleted endpoints, with their attempts, and endpoints that have none left; how many."""
+    count = conn.exec_driver_sql(_REMOVE, {"limit": limit}).rowcount
+    if count == 0:
+        conn.exec_driver_sql(_REMOVE_ENDPOINTS).close()
+    return count
 
 
 def standing(conn: Connection) -> tuple[int, datetime | None]:
