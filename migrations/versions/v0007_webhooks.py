@@ -36,6 +36,7 @@ def upgrade() -> None:
         ),
         sa.Column("disabled_at", _MOMENT, nullable=True),
         sa.Column("disabled_why", sa.Text(), nullable=True),
+        sa.Column("deleted_at", _MOMENT, nullable=True, comment="gone for its owner; its deliveries go in sets"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_webhook_endpoints")),
     )
     op.create_index("ix_webhook_endpoints_caller_id", "webhook_endpoints", ["caller", "id"], unique=False)

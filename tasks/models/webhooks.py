@@ -35,6 +35,7 @@ endpoints = Table(
     Column("failing_since", moment, comment="the first failure of those without a success since"),
     Column("disabled_at", moment),
     Column("disabled_why", Text),
+    Column("deleted_at", moment, comment="gone for its owner; its deliveries go in sets"),
     Index("ix_webhook_endpoints_caller_id", "caller", "id"),
 )
 

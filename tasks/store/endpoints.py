@@ -16,11 +16,14 @@ from tasks.webhooks.endpoint import MOST_ENDPOINTS, ROTATION, Endpoint, Endpoint
 
 _NAMES = tuple(Endpoint.__dataclass_fields__)
 _COLUMNS = ", ".join(f"webhook_endpoints.{name}" for name in _NAMES)
-_MINE = "id = %(id)s AND caller = %(caller)s"
+_MINE = "id = %(id)s AND caller = %(caller)s AND deleted_at IS NULL"
+
+MOST_DROPPED = 1000
+"""Deliveries that are dropped at once; the rest goes in sets, by `deliveries.drop`."""
 
 # The lock has two that create at once count one after the other.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('webhook_endpoints:' || %(caller)s, 0))"
-_COUNT = "SELECT count(*) FROM webhook_endpoints WHERE caller = %(caller)s"
+_COUNT = "SELECT count(*) FROM webhook_endpoints WHERE caller = %(caller)s AND deleted_at IS NULL"
 _CREATE = f"""
 INSERT INTO webhook_endpoints (id, caller, url, description, events, inline, secret, created_at)
 VALUES (%(id)s, %(caller)s, %(url)s, %(description)s, %(events)s, %(inline)s, %(secret)s, %(now)s)
@@ -45,11 +48,18 @@ _ENABLE = f"""
 UPDATE webhook_endpoints SET disabled_at = NULL, disabled_why = NULL, failing_since = NULL
 WHERE {_MINE} RETURNING {_COLUMNS}
 """
-DROP = """
-UPDATE deliveries SET state = 'dropped', next_at = NULL, ended_at = %(now)s
-WHERE endpoint = %(id)s AND state = 'pending'
+# Only so many: what waits for an endpoint that was dead for days may be more than a transaction should write.
+DROP = f"""
+UPDATE deliveries SET state = 'dropped', next_at = NULL, ended_at = %(now)s WHERE state = 'pending' AND id IN (
+  SELECT id FROM deliveries WHERE state = 'pending' AND target = 'endpoint ' || %(id)s::uuid
+  ORDER BY next_at LIMIT {MOST_DROPPED}
+)
 """
-_DELETE = f"DELETE FROM webhook_endpoints WHERE {_MINE}"
+_DELETE = f"""
+UPDATE webhook_endpoints SET deleted_at = now(), disabled_at = coalesce(disabled_at, now()), secret = '',
+  old_secret = NULL, url = '', description = ''
+WHERE {_MINE}
+"""
 _OWN = "webhooks of "
 
 
@@ -91,7 +101,8 @@ def page(conn: Connection, caller: str, *, after: UUID | None, limit: int) -> li
     """At most `limit` endpoints of a caller, newest first, from beyond the endpoint `after`."""
     beyond = "AND id < %(after)s" if after is not None else ""
     rows = conn.exec_driver_sql(
-        f"SELECT {_COLUMNS} FROM webhook_endpoints WHERE caller = %(caller)s {beyond} ORDER BY id DESC LIMIT %(limit)s",
+        f"SELECT {_COLUMNS} FROM webhook_endpoints WHERE caller = %(caller)s AND deleted_at IS NULL {beyond} "
+        "ORDER BY id DESC LIMIT %(limit)s",
         {"caller": clean(caller), "after": after, "limit": limit},
     )
     return [_of(row) for row in rows]
@@ -123,7 +134,10 @@ def rotate(conn: Connection, id_: UUID | None, caller: str, secret: bytes, now: 
 
 
 def disable(conn: Connection, id_: UUID | None, caller: str, now: datetime, why: str = "by its owner") -> Endpoint:
-    """Send it nothing more; what waits for it is dropped, and may be redelivered. Raises EndpointNotFound."""
+    """Send it nothing more; what waits for it is dropped, and may be redelivered. Raises EndpointNotFound.
+
+    Where more waits than is dropped at once, `deliveries.drop` does the rest.
+    """
     found = _one(conn, _DISABLE, id_, caller, now=now, why=why)
     conn.exec_driver_sql(DROP, {"id": found.id, "now": now}).close()
     return found
@@ -135,7 +149,7 @@ def enable(conn: Connection, id_: UUID | None, caller: str) -> Endpoint:
 
 
 def delete(conn: Connection, id_: UUID | None, caller: str) -> None:
-    """Forget it and its deliveries. Raises EndpointNotFound."""
+    """Forget it: it and its deliveries are seen no more, and go by `deliveries.remove`. Raises EndpointNotFound."""
     if id_ is None or conn.exec_driver_sql(_DELETE, {"id": id_, "caller": clean(caller)}).rowcount == 0:
         raise EndpointNotFound
 

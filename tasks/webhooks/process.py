@@ -33,7 +33,7 @@ CONNECTIONS = 4
 """To the database. What is written is small, and attempts take their time elsewhere."""
 
 TIDY_S = 60.0
-"""How often deliveries are forgotten that ended long ago."""
+"""How often deliveries are forgotten that ended long ago, or whose endpoint is gone."""
 
 BEAT_S = 2.0
 BEAT_KEPT_S = 30
@@ -155,10 +155,14 @@ async def listen(redis: Redis, wake: Callable[[], None]) -> None:
 
 
 async def tidy(database: AsyncDatabase, retention_s: int) -> None:
-    """Forget deliveries that ended long ago, until cancelled."""
+    """Forget deliveries that ended long ago, and those of endpoints that are disabled or deleted, until cancelled."""
     while True:
         with suppress(TaskError):
-            before = datetime.now(UTC) - timedelta(seconds=retention_s)
-            while await database.run(deliveries.forget, before, _PAGE) == _PAGE:
+            now = datetime.now(UTC)
+            while await database.run(deliveries.drop, now, _PAGE) == _PAGE:
+                pass
+            while await database.run(deliveries.forget, now - timedelta(seconds=retention_s), _PAGE) == _PAGE:
+                pass
+            while await database.run(deliveries.remove, _PAGE):
                 pass
         await asyncio.sleep(TIDY_S)

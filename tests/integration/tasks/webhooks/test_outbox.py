@@ -16,8 +16,9 @@ from tasks.messages import Completion, Submission, Webhook
 from tasks.prepare import job_id
 from tasks.store import accept, change, deliveries, endpoints, outbox, sweep
 from tasks.store.deliveries import Filters
+from tasks.store.endpoints import MOST_DROPPED
 from tasks.store.finish import finish
-from tasks.webhooks.endpoint import Delivery, Due, Endpoint
+from tasks.webhooks.endpoint import Delivery, DeliveryNotFound, Due, Endpoint, EndpointNotFound
 from tasks.webhooks.schedule import State, Tried, after
 
 NewJob = Callable[..., Submission]
@@ -307,6 +308,49 @@ def test_a_job_that_was_there_already_keeps_its_receiver(database: Database, new
     database.run(accept.insert, [job])
     rows = database.run(lambda conn: conn.exec_driver_sql("SELECT url FROM job_webhooks").scalars().all())
     assert rows == ["https://one.example.org/"]
+
+
+def test_what_waits_for_a_disabled_endpoint_is_not_taken_and_goes_in_sets(
+    database: Database,
+    make_endpoint: Callable[..., Endpoint],
+    pending: Callable[..., list[Delivery]],
+    now: datetime,
+) -> None:
+    bad, good = make_endpoint(["batch.failed"]), make_endpoint(["batch.completed"])
+    for number in range(MOST_DROPPED + 5):
+        database.run(outbox.test, "default", bad.id, {"number": number})
+    database.run(outbox.tell, "default", "batch.completed", UUID(int=1), {})
+    database.run(endpoints.disable, bad.id, "default", now)
+    assert len(pending()) == 5 + 1
+    assert [due.endpoint for due in claim(database, now + MINUTE)] == [good.id]
+    assert database.run(deliveries.next_due, now - MINUTE) == now + 2 * MINUTE
+    assert [database.run(deliveries.drop, now, 3) for _ in range(3)] == [3, 2, 0]
+    assert [one.endpoint for one in pending()] == [good.id]
+
+
+def test_deliveries_of_a_deleted_endpoint_are_seen_no_more_and_go_in_sets(
+    database: Database, make_endpoint: Callable[..., Endpoint], now: datetime
+) -> None:
+    gone, stays = make_endpoint(["batch.failed"]), make_endpoint(["batch.completed"])
+    for number in range(5):
+        database.run(outbox.tell, "default", "batch.failed", UUID(int=number), {})
+    database.run(outbox.tell, "default", "batch.completed", UUID(int=1), {})
+    taken = next(due for due in claim(database, now + MINUTE) if due.endpoint == gone.id)
+    database.run(endpoints.delete, gone.id, "default")
+
+    record(database, taken, tried(now + MINUTE))
+    listed = database.run(deliveries.page, "default", Filters(), after=None, limit=10)
+    assert [one.endpoint for one in listed] == [stays.id]
+    for call in (deliveries.get, lambda *args: deliveries.redeliver(*args, now)):
+        with pytest.raises(DeliveryNotFound):
+            database.run(call, taken.id, "default")
+    for change_ in (endpoints.get, endpoints.delete, endpoints.enable):
+        with pytest.raises(EndpointNotFound):
+            database.run(change_, gone.id, "default")
+    assert [one.id for one in database.run(endpoints.page, "default", after=None, limit=10)] == [stays.id]
+    assert [database.run(deliveries.remove, 3) for _ in range(3)] == [3, 2, 0]
+    rows = database.run(lambda conn: conn.exec_driver_sql("SELECT id, secret FROM webhook_endpoints").all())
+    assert [row[0] for row in rows] == [stays.id]
 
 
 def test_an_endpoint_that_is_being_deleted_neither_stops_nor_fails_the_jobs_that_end(
