@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api import listing
 from api.backfill_chain import chain_of
 from api.backfill_objects import BackfillList, BackfillObject, DocumentList, backfill_object, document_object
 from api.body import OFF_LOOP_BYTES, read_body
@@ -136,18 +137,14 @@ def _listing_signature(query: Annotated[ListQuery, Query()]) -> None: ...
 
 @router.get("/v1/backfills", summary="List backfills", response_model=BackfillList, responses=errors(422, 429, 503))
 @documented(_listing_signature)
-async def listing(request: Request) -> Response:
+async def backfills(request: Request) -> Response:
     """Backfills, newest first."""
     query = read_query(request, ListQuery)
-    after = None if query.after is None else parsed_id(PREFIX, query.after)
-    if query.after is not None and after is None:
-        raise InvalidRequest(f"'after' must be an id that begins with {PREFIX!r}.", param="after")
+    after = listing.after(PREFIX, query.after)
     found = await services(request).database.run(
         store.page, tenant(request), name=query.name, after=after, limit=query.limit + 1
     )
-    data = [backfill_object(one) for one in found[: query.limit]]
-    last = data[-1]["id"] if data else None
-    return _json({"object": "list", "data": data, "last_id": last, "has_more": len(found) > query.limit})
+    return _json(listing.page(found, query.limit, backfill_object))
 
 
 def _one_signature(id: BackfillId) -> None: ...  # noqa: A002 - the name in the path

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api import listing
 from api.identity import tenant
 from api.media import Media, dumps
 from api.queries import read_query
@@ -61,7 +62,7 @@ def _listing_signature(query: Annotated[ListQuery, Query()]) -> None: ...
 
 @router.get("/v1/deliveries", summary="List deliveries", response_model=DeliveryList, responses=errors(422, 429, 503))
 @documented(_listing_signature)
-async def listing(request: Request) -> Response:
+async def deliveries(request: Request) -> Response:
     """Deliveries, newest first."""
     query = read_query(request, ListQuery)
     filters = store.Filters(
@@ -70,13 +71,11 @@ async def listing(request: Request) -> Response:
         type=query.type,
         object=_parsed("of", query.of, object_id(query.of or "")),
     )
-    after = _parsed("after", query.after, parsed_id(MESSAGE, query.after or ""))
+    after = listing.after(MESSAGE, query.after)
     found = await services(request).database.run(
         store.page, tenant(request), filters, after=after, limit=query.limit + 1
     )
-    data = [delivery_object(one) for one in found[: query.limit]]
-    last = data[-1]["id"] if data else None
-    return _json({"object": "list", "data": data, "last_id": last, "has_more": len(found) > query.limit})
+    return _json(listing.page(found, query.limit, delivery_object))
 
 
 def _one_signature(id: DeliveryId) -> None: ...  # noqa: A002 - the name in the path

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from api import listing
 from api.body import read_body
 from api.identity import tenant
 from api.media import Media, dumps
@@ -32,8 +33,7 @@ from api.webhook_objects import (
     endpoint_object,
 )
 from tasks.api_keys import Scope
-from tasks.errors import InvalidRequest
-from tasks.files import parsed_id, shown_id
+from tasks.files import shown_id
 from tasks.prepare import job_id
 from tasks.store import deliveries, outbox
 from tasks.store import endpoints as store
@@ -103,16 +103,13 @@ def _listing_signature(query: Annotated[ListQuery, Query()]) -> None: ...
 
 @router.get("/v1/webhooks", summary="List endpoints", response_model=EndpointList, responses=errors(422, 429, 503))
 @documented(_listing_signature)
-async def listing(request: Request) -> Response:
+async def endpoints(request: Request) -> Response:
     """Endpoints, newest first."""
     query = read_query(request, ListQuery)
-    after = None if query.after is None else parsed_id(PREFIX, query.after)
-    if query.after is not None and after is None:
-        raise InvalidRequest(f"'after' must be an id that begins with {PREFIX!r}.", param="after")
-    found = await services(request).database.run(store.page, tenant(request), after=after, limit=query.limit + 1)
-    data = [endpoint_object(one) for one in found[: query.limit]]
-    last = data[-1]["id"] if data else None
-    return _json({"object": "list", "data": data, "last_id": last, "has_more": len(found) > query.limit})
+    found = await services(request).database.run(
+        store.page, tenant(request), after=listing.after(PREFIX, query.after), limit=query.limit + 1
+    )
+    return _json(listing.page(found, query.limit, endpoint_object))
 
 
 def _plain_signature() -> None: ...
@@ -269,9 +266,7 @@ async def redeliver(request: Request) -> Response:
     asked, now = await _read(request, Range), _now(request)
     states = asked.status or [State.FAILED, State.DROPPED]
 
-    after = None if asked.after is None else parsed_id(MESSAGE, asked.after)
-    if asked.after is not None and after is None:
-        raise InvalidRequest(f"'after' must be an id that begins with {MESSAGE!r}.", param="after")
+    after = listing.after(MESSAGE, asked.after)
 
     def again(conn: Any) -> list[UUID]:
         if store.get(conn, id_, caller).disabled_at is not None:
