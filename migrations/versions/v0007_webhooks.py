@@ -105,6 +105,16 @@ def upgrade() -> None:
         postgresql_where=sa.text("ended_at IS NOT NULL"),
     )
     op.create_index("ix_deliveries_endpoint_id", "deliveries", ["endpoint", "id"], unique=False)
+    op.create_index("ix_deliveries_object", "deliveries", ["object"], unique=False)
+    op.create_index(
+        "ix_deliveries_unsent",
+        "deliveries",
+        ["caller", "id"],
+        unique=False,
+        postgresql_where=sa.text("state IN ('failed','dropped')"),
+    )
+    # Each row is written again with each attempt.
+    op.execute("ALTER TABLE deliveries SET (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000)")
     op.create_table(
         "delivery_attempts",
         sa.Column("delivery", _UUID, nullable=False),

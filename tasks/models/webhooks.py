@@ -88,7 +88,10 @@ deliveries = Table(
     Index("ix_deliveries_caller_id", "caller", "id"),
     Index("ix_deliveries_endpoint_id", "endpoint", "id"),
     Index("ix_deliveries_ended_at", "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
+    Index("ix_deliveries_object", "object"),
+    Index("ix_deliveries_unsent", "caller", "id", postgresql_where=text("state IN ('failed','dropped')")),
     comment="one event to one receiver",
+    postgresql_with={"autovacuum_vacuum_scale_factor": "0.02", "autovacuum_vacuum_threshold": "2000"},
 )
 
 delivery_attempts = Table(
