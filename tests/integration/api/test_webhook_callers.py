@@ -37,7 +37,11 @@ async def test_the_client_manages_endpoints_and_deliveries(api: Api, consumer: C
         assert (await hooks.enable(made["id"]))["status"] == "enabled"
         assert (await hooks.redeliver(test["id"]))["status"] == "pending"
         since = datetime.now(UTC) - timedelta(minutes=5)
-        assert await hooks.redeliver_range(made["id"], since) == {"redelivered": 1, "has_more": False}
+        (ours,) = (one["id"] for one in told if one["webhook"])
+        again = await hooks.redeliver_range(made["id"], since)
+        assert again == {"redelivered": 1, "last_id": ours, "has_more": False}
+        beyond = await hooks.redeliver_range(made["id"], since, status=["pending"], after=test["id"])
+        assert beyond == {"redelivered": 0, "last_id": None, "has_more": False}
 
         own = await hooks.own_secret()
         assert (await hooks.rotate_own_secret())["secret"] != own["secret"]
