@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from roost import asking, flows
 from roost.batches import Batches, Files
+from roost.dead import DeadLetters
 from roost.document_backfills import DocumentBackfills
 from roost.job_info import JobInfo
 from roost.steps import Patience, Steps
@@ -140,6 +141,11 @@ class Calls(ABC, Generic[ResultT, JobT, ObjectT, ListT, TextT]):
     def backfills(self) -> DocumentBackfills[ObjectT, ListT]:
         """Backfills of documents, which the server works through."""
         return DocumentBackfills(self._run, self._patience)
+
+    @property
+    def dead(self) -> DeadLetters[ObjectT, ListT]:
+        """Failed jobs by their reasons, and trying them again."""
+        return DeadLetters(self._run, self._patience)
 
     @property
     def webhooks(self) -> Webhooks[ObjectT, ListT]:

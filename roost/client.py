@@ -69,7 +69,7 @@ class Client(Calls[Result, Job, dict[str, Any], list[dict[str, Any]], str]):
         return self._driver.give(flows.stream(job, self._patience))
 
     def jobs(self, *, most: int | None = None, **filters: str | None) -> Iterator[Job]:
-        """The jobs that match every filter (`status`, `verb`, `model`, `tag`, `lane`), newest first; at most `most`."""
+        """The jobs that match every filter newest first; at most `most`. See GET /v1/jobs for them."""
         for info in self._driver.give(flows.pages(filters, most, self._patience)):
             yield Job(info, self._driver, self._patience)
 

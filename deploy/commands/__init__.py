@@ -9,7 +9,7 @@ import importlib
 
 import click
 
-NAMES = ("backfill", "jobs", "keys", "submit", "top", "usage", "wait", "webhooks")
+NAMES = ("backfill", "dead", "jobs", "keys", "submit", "top", "usage", "wait", "webhooks")
 """Each is the command of that name in the module of that name; `roost models` has a place of its own."""
 
 

@@ -24,6 +24,9 @@ FOLLOW_S = 1.0
 @click.option("--model", help="Only those of this model.")
 @click.option("--tag", help="Only those with this tag.")
 @click.option("--lane", type=click.Choice([lane.value for lane in Lane]), help="Only those of this lane.")
+@click.option("--error", help="Only failed ones with this error code.")
+@click.option("--since", metavar="TIME", help="Only those created from this time on: 2026-12-01T00:00:00Z.")
+@click.option("--until", metavar="TIME", help="Only those created before this time.")
 @click.option("--most", default=20, show_default=True, type=click.IntRange(1), help="At most so many.")
 @click.option("--follow", is_flag=True, help="Go on, with a line for each job that comes or changes.")
 @to_server
@@ -34,6 +37,9 @@ def jobs(
     model: str | None,
     tag: str | None,
     lane: str | None,
+    error: str | None,
+    since: str | None,
+    until: str | None,
     most: int,
     follow: bool,
     url: str | None,
@@ -42,6 +48,7 @@ def jobs(
 ) -> None:
     """List jobs, newest first. With --follow in the order in which they change; `--json` gives a line for each then."""
     filters = {"status": status, "verb": verb, "model": model, "tag": tag, "lane": lane}
+    filters |= {"error": error, "since": since, "until": until}
     with told_in_a_line(), Client(url, api_key, patience_s=QUICK_S) as client:
         if not follow:
             found = [job.info for job in client.jobs(most=most, **filters)]

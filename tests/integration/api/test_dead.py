@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -11,7 +12,10 @@ from uuid import UUID
 
 import pytest
 import redis
+from click.testing import CliRunner
 
+from deploy.commands.dead import dead
+from roost import AsyncClient
 from tasks import keys
 from tasks.db import Database
 from tasks.jobs import State
@@ -191,3 +195,27 @@ async def test_a_tenant_sees_and_moves_nothing_of_another(
     assert (await redrive(api, theirs))["redriven"] == 0
     assert (await redrive(api, theirs, ids=ids))["redriven"] == 0
     assert (await redrive(api, ours))["jobs"] == ids
+
+
+async def test_the_client_and_the_command_see_reasons_and_try_again(
+    api: Api, idle_consumer: Consumer, fail: Fail
+) -> None:
+    ids = await submit(api, 4)
+    fail(ids[:3])
+    fail(ids[3:], "worker_lost")
+    async with AsyncClient(api.url) as client:
+        assert [group["jobs"] for group in await client.dead.groups(model="org/model")] == [3, 1]
+        assert [job.id async for job in client.jobs(error="worker_lost")] == ids[3:]
+        one = await client.dead.redrive([ids[0], ids[0]])
+        assert (one["jobs"], one["refused"]) == (ids[:1], [])
+
+    async def roost(*words: str) -> Any:
+        done = await asyncio.to_thread(CliRunner().invoke, dead, [*words, "--json", "--url", api.url])
+        assert done.exit_code == 0, done.output
+        return json.loads(done.output)
+
+    assert [group["killed_workers"] for group in await roost("list", "--code", "worker_lost")] == [True]
+    assert (await roost("redrive", "--code", "model_failed"))["jobs"] == ids[1:3]
+    assert (await roost("redrive", "--killers"))["jobs"] == ids[3:]
+    assert (await roost("redrive", ids[0]))["refused"][0]["id"] == ids[0]
+    assert await roost("list") == []
