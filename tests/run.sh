@@ -8,6 +8,8 @@ calls=$(ls tests/acceptance/test_openai_*.py tests/acceptance/test_peer_*.py)
 for name in backfills batches clients commands dead openapi own_client rerank serving streaming survival tei timings verbs webhooks; do
     calls="$calls tests/acceptance/test_$name.py"
 done
+# Workers that are started and killed mostly wait: they go with the calls, so that no run is much longer than another.
+workers=tests/integration/tasks/worker
 others=$(printf -- '--ignore=%s ' $calls)
 
 # Nothing is waited for without end: each test has a limit of its own (pyproject.toml), and all that one run does, too.
@@ -38,9 +40,9 @@ trap stop INT TERM
 # One thread where tests compute: several that share two cores mostly wait for each other.
 OMP_NUM_THREADS=1 bounded "$@" tests/adapters >"$found/stack" 2>&1 &
 contracts=$!
-bounded "$@" $calls >"$found/calls" 2>&1 &
+bounded "$@" $calls $workers >"$found/calls" 2>&1 &
 calling=$!
-bounded "$@" tests/unit tests/integration &
+bounded "$@" --ignore=$workers tests/unit tests/integration &
 resting=$!
 runs="$contracts $calling $resting"
 wait "$contracts"

@@ -22,7 +22,12 @@ Ending = Callable[..., Completion]
 Row = Callable[[Submission], Job]
 SetColumns = Callable[..., None]
 
-NOW = datetime.now(UTC)
+
+def now() -> datetime:
+    """When it is asked for: what is read once at the start is long ago by the end of a long run."""
+    return datetime.now(UTC)
+
+
 CONTENT = "SELECT inputs, inputs_blob, result, result_blob, options FROM jobs WHERE id = %(id)s"
 
 
@@ -46,12 +51,12 @@ def cancelled(database: Database, job: Submission, done: Completion) -> None:
 
 def expired(database: Database, job: Submission, done: Completion) -> None:
     database.run(lambda conn: conn.exec_driver_sql("UPDATE jobs SET deadline_at = now() - interval '1 minute'").close())
-    assert database.run(sweep.expire, NOW, 10)
+    assert database.run(sweep.expire, now(), 10)
 
 
 def given_up_by_the_sweep(database: Database, job: Submission, done: Completion) -> None:
-    database.run(claim.start, [(job.id, 1)], "one", NOW - timedelta(minutes=1))
-    (moved,) = database.run(sweep.reclaim, NOW, 10, 1)
+    database.run(claim.start, [(job.id, 1)], "one", now() - timedelta(minutes=1))
+    (moved,) = database.run(sweep.reclaim, now(), 10, 1)
     assert moved.state is State.FAILED
 
 
@@ -136,8 +141,8 @@ def test_a_result_that_nobody_fetches_goes_after_a_while(
     database.run(change.cancel, cancelled_.id, "default")
     set_columns([early, cancelled_], finished_at="now() - interval '11 minutes'")
 
-    assert database.run(spent.forget_late, NOW - timedelta(minutes=10), 10) == 2
-    assert database.run(spent.forget_late, NOW - timedelta(minutes=10), 10) == 0
+    assert database.run(spent.forget_late, now() - timedelta(minutes=10), 10) == 2
+    assert database.run(spent.forget_late, now() - timedelta(minutes=10), 10) == 0
 
     assert content(database, early) == content(database, cancelled_) == (None, None, None, None, {})
     assert content(database, late)[2] == b"vectors"
@@ -147,7 +152,7 @@ def test_a_job_that_is_not_kept_is_not_tried_again(database: Database, stored_jo
     job = stored_job(keep=False)
     finished(database, job, ending(job, State.FAILED))
 
-    changed = database.run(change.retry, job.id, "default", NOW)
+    changed = database.run(change.retry, job.id, "default", now())
 
     assert (changed.changed, changed.job.state, changed.job.keep) == (False, State.FAILED, False)
 
@@ -158,7 +163,7 @@ def test_a_retry_keeps_the_inputs_and_frees_the_old_result(
     job = stored_job(inputs=b"", inputs_blob="jobs/01/inputs")
     finished(database, job, ending(job, State.FAILED, result_blob="jobs/01/result"))
 
-    assert database.run(change.retry, job.id, "default", NOW).changed
+    assert database.run(change.retry, job.id, "default", now()).changed
 
     assert content(database, job)[:4] == (None, "jobs/01/inputs", None, None)
     assert due(database) == {"jobs/01/result"}
