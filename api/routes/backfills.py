@@ -103,10 +103,10 @@ async def _check_source(request: Request, source: SourceRequest) -> None:
     """What can be told before anybody looks. Raises FileNotFound or SourceRefused that names the field."""
     sources = Sources(services(request).settings.backfill_sources)
     if source.path is not None:
-        _named("source.path", sources, source.path)
+        _named("source.path", sources.check_glob, source.path)
     for place, one in enumerate(source.files or ()):
         if one.path is not None:
-            _named(f"source.files[{place}].path", sources, one.path)
+            _named(f"source.files[{place}].path", sources.check, one.path)
     if source.manifest is not None:
         try:
             await services(request).database.run(files.get, parsed_id(SHOWN, source.manifest), tenant(request))
@@ -114,9 +114,9 @@ async def _check_source(request: Request, source: SourceRequest) -> None:
             raise FileNotFound(param="source.manifest") from None
 
 
-def _named(param: str, sources: Sources, path: str) -> None:
+def _named(param: str, check: Callable[[str], None], path: str) -> None:
     try:
-        sources.check(path)
+        check(path)
     except SourceRefused as error:
         error.param = param
         raise

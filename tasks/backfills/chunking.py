@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from tasks.errors import LimitExceeded
+
 
 class Unit(StrEnum):
     """What sizes count: tokens of the model that reads the chunks, or characters."""
@@ -47,6 +49,12 @@ class Chunk:
     headings: tuple[str, ...] = ()
 
 
+LONGEST_HEADING = 1000
+"""Characters; each chunk below a heading has it."""
+
+MOST_CHUNKS, MOST_CHARS = 100_000, 2**26
+"""Chunks of one document, and the characters of all of them: with a large overlap they are far more than its text."""
+
 Count = Callable[[Sequence[str]], Sequence[int]]
 """How large each of these texts is."""
 
@@ -59,7 +67,7 @@ class _Piece:
     first: bool
 
 
-_HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*?)[ \t]*#*[ \t]*")
+_HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
 _SENTENCES = re.compile(r".+?(?:[.!?…][\"'»”)\]]*(?=\s)\s+|[\u3002\uff01\uff1f]|\n+|\Z)", re.DOTALL)
 _WORDS = re.compile(r"\s*\S+\s*")
 _PAGE = "\f"
@@ -70,8 +78,18 @@ _BLANK = re.compile(r"\n[ \t]*\n")
 
 
 def chunks(blocks: Sequence[Block], cut: Cut, count: Count) -> Iterator[Chunk]:
-    """The chunks of a document in their order. No part of its text is lost but blanks between pieces."""
-    return (chunk for chunk in _chunks(blocks, cut, count) if chunk.text)
+    """The chunks of a document in their order. No part of its text is lost but blanks between pieces.
+
+    Raises LimitExceeded when they become more than a document may have.
+    """
+    number = chars = 0
+    for chunk in _chunks(blocks, cut, count):
+        if chunk.text:
+            number, chars = number + 1, chars + len(chunk.text)
+            if number > MOST_CHUNKS or chars > MOST_CHARS:
+                said = f"The document makes more than {MOST_CHUNKS} chunks, or of {MOST_CHARS} characters"
+                raise LimitExceeded(f"{said}: take a greater size or a lesser overlap, or part the document.")
+            yield chunk
 
 
 def _chunks(blocks: Sequence[Block], cut: Cut, count: Count) -> Iterator[Chunk]:
@@ -103,7 +121,9 @@ def blocks_of(text: str) -> list[Block]:
                     lines.append(line)
                     continue
                 outline.text("\n".join(lines), at)
-                outline.heading(len(heading[1]), heading[2], at)
+                # By hand, for a pattern that ends in optional blanks takes hours for a line with many of them.
+                named = heading[2].rstrip(" \t").rstrip("#").rstrip(" \t")
+                outline.heading(len(heading[1]), named or heading[2][0], at)
                 lines = []
             outline.text("\n".join(lines), at)
     return outline.done()
@@ -126,7 +146,10 @@ class _Outline:
         self._bare: tuple[int, Block] | None = None
 
     def heading(self, level: int, text: str, page: int | None) -> None:
-        """What comes is under this one; levels are from 1."""
+        """What comes is under this one; levels are from 1. One that is too long to be told in each chunk is a text."""
+        if len(text) > LONGEST_HEADING:
+            self.text(text, page)
+            return
         if self._bare is not None and level <= self._bare[0]:
             self._found.append(self._bare[1])
         self._headings = [one for one in self._headings if one[0] < level]
@@ -224,8 +247,8 @@ def _tail(pieces: Sequence[_Piece], most: int, gap: int) -> list[_Piece]:
         size += piece.size + gap * piece.first
         if size > most:
             break
-        held.insert(0, piece)
-    return held
+        held.append(piece)
+    return held[::-1]
 
 
 def _chunk(pieces: Sequence[_Piece]) -> Chunk:

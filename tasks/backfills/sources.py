@@ -16,13 +16,12 @@ from stat import S_ISREG
 from typing import Any
 
 import fsspec
-from fsspec.utils import glob_translate
 
+from tasks.backfills.globs import BadGlob, Glob, is_glob
 from tasks.errors import LimitExceeded, TaskError
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_MAGIC = re.compile(r"[*?\[{]")
 _HIDDEN = re.compile(r"%(?:2e|2f|5c|00)", re.IGNORECASE)
 _CHUNK = 2**20
 
@@ -86,6 +85,10 @@ class Sources:
         """Raises SourceRefused for a path that is not allowed as it is written."""
         allowed(path, self._roots)
 
+    def check_glob(self, path: str) -> None:
+        """The same for one that may be a glob."""
+        _parted(*allowed(path, self._roots))
+
     def find(self, path: str) -> Iterator[Found]:
         """The files of a folder, prefix or glob, in order; of a file, itself. Hidden ones are passed over.
 
@@ -123,7 +126,7 @@ class Sources:
         except (OSError, ValueError, ImportError) as error:
             raise _unreadable(normal, error) from error
 
-    def _local(self, base: str, pattern: re.Pattern[str] | None, root: str) -> Iterator[Found]:
+    def _local(self, base: str, pattern: Glob | None, root: str) -> Iterator[Found]:
         if not _inside(base, root):
             raise SourceRefused("The path leads out of what ROOST_BACKFILL_SOURCES names, by a link.")
         try:
@@ -134,13 +137,14 @@ class Sources:
                 folders[:] = sorted(one for one in folders if not one.startswith("."))
                 for name in sorted(files):
                     path = posixpath.join(folder, name)
-                    if not name.startswith(".") and (pattern is None or pattern.fullmatch(path)):
-                        yield _found(path, posixpath.relpath(path, base))
+                    within = posixpath.relpath(path, base)
+                    if not name.startswith(".") and (pattern is None or pattern.matches(within)):
+                        yield _found(path, within)
         except OSError as error:
             raise _unreadable(base, error) from error
 
 
-def _remote(base: str, pattern: re.Pattern[str] | None) -> Iterator[Found]:
+def _remote(base: str, pattern: Glob | None) -> Iterator[Found]:
     try:
         filesystem, inside = fsspec.core.url_to_fs(base)
         if pattern is None and filesystem.isfile(inside):
@@ -149,24 +153,26 @@ def _remote(base: str, pattern: re.Pattern[str] | None) -> Iterator[Found]:
         for path, info in sorted(filesystem.find(inside, detail=True).items()):
             name = str(path).removeprefix(str(inside)).lstrip("/")
             whole = f"{base.rstrip('/')}/{name}"
-            if not any(part.startswith(".") for part in name.split("/")) and (
-                pattern is None or pattern.fullmatch(whole)
-            ):
+            if not any(part.startswith(".") for part in name.split("/")) and (pattern is None or pattern.matches(name)):
                 yield _told(whole, name, info)
     except (OSError, ValueError, ImportError) as error:
         raise _unreadable(base, error) from error
 
 
-def _parted(path: str, root: str) -> tuple[str, re.Pattern[str] | None]:
-    """The folder that a glob begins in, never above the root, and what it matches; None where it is none."""
-    rest = path.removeprefix(root)
-    if not _MAGIC.search(rest):
+def _parted(path: str, root: str) -> tuple[str, Glob | None]:
+    """The folder that a glob begins in, never above the root, and what it matches; None where it is none.
+
+    Raises SourceRefused.
+    """
+    parts = path.removeprefix(root).split("/")
+    plain = next((place for place, part in enumerate(parts) if is_glob(part)), None)
+    if plain is None:
         return path, None
-    parts = rest.split("/")
-    plain = next(place for place, part in enumerate(parts) if _MAGIC.search(part))
-    return root + "/".join(parts[:plain]), re.compile(
-        re.escape(root) + glob_translate(rest).removeprefix("(?s:").removesuffix(r")\Z")
-    )
+    base = root + "/".join(parts[:plain])
+    try:
+        return base, Glob("/".join(parts[plain:]))
+    except BadGlob as error:
+        raise SourceRefused(f"The path {_shown(path)} is no glob: {error}.") from None
 
 
 def _opened(path: str, root: str) -> Any:

@@ -11,7 +11,7 @@ from api.feeding.reading import loads
 from tasks.backfills.backfill import Document
 from tasks.backfills.manifest import document_of, documents
 from tasks.backfills.plan import SourceRequest
-from tasks.backfills.sources import Sources, SourceUnreadable
+from tasks.backfills.sources import SourceRefused, Sources, SourceUnreadable
 from tasks.blobs import Blobs
 from tasks.lines import Fault
 
@@ -43,12 +43,15 @@ class Listing:
         for one in refs:
             yield self._looked_at(one) if isinstance(one, Document) and not one.fingerprint else one
 
-    def _looked_at(self, document: Document) -> Document:
+    def _looked_at(self, document: Document) -> Document | Fault:
         """A path with its size and what tells of changes. One that cannot be read fails when its turn comes."""
         try:
             found = self._sources.look(document.source)
         except SourceUnreadable:
             return document
+        except SourceRefused as error:
+            number = document.number
+            return Fault(error.code, f"Line {number}: {error.message}", number, "path")
         return replace(document, size=found.size, fingerprint=found.fingerprint)
 
 

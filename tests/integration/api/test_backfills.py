@@ -213,7 +213,10 @@ async def test_a_manifest_names_files_with_what_is_told_in_their_rows(
 
 
 async def test_a_manifest_with_faults_fails_with_their_lines(http: httpx.AsyncClient, start: Start) -> None:
-    lines = [b'{"file": "file-1", "id": "a"}', b"{", b'{"file": "x", "pth": 1}', b'{"file": "file-2", "id": "a"}']
+    lines = [
+        *(b'{"file": "file-1", "id": "a"}', b"{", b'{"file": "x", "pth": 1}', b'{"path": "/etc/passwd"}'),
+        b'{"file": "file-2", "id": "a"}',
+    ]
     manifest = await upload(http, "manifest.jsonl", b"\n".join(lines))
     backfill = await made(http, [ENCODE], {"manifest": manifest})
     await start("one")
@@ -224,7 +227,8 @@ async def test_a_manifest_with_faults_fails_with_their_lines(http: httpx.AsyncCl
     assert [(one["code"], one["line"]) for one in backfill["errors"]] == [
         ("invalid_json_line", 2),
         ("invalid_request", 3),
-        ("duplicate_document", 4),
+        ("source_refused", 4),
+        ("duplicate_document", 5),
     ]
     assert "did you mean 'path'" in backfill["errors"][1]["message"]
 

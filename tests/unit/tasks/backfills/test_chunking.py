@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.backfills.chunking import Block, Chunk, Cut, Unit, blocks_of, chunks, parsed_blocks
+from tasks.backfills import chunking
+from tasks.backfills.chunking import LONGEST_HEADING, Block, Chunk, Cut, Unit, blocks_of, chunks, parsed_blocks
+from tasks.errors import LimitExceeded
 
 CHARS = Cut(24, 0, Unit.CHARS)
 
@@ -63,6 +65,38 @@ def test_a_chunk_knows_the_headings_that_it_is_under_and_a_new_one_begins_a_new_
         ("White.", ("Birds", "Nests", "Eggs")),
         ("Loud.", ("Birds", "Songs")),
     ]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("end", ["x", "#x", ""])
+def test_a_heading_with_many_blanks_does_not_take_long(end: str) -> None:
+    (found,) = blocks_of("# a" + " " * 20_000 + end)
+
+    assert found.text.startswith("a")
+
+
+@pytest.mark.parametrize(("line", "text"), [("# a #", "a"), ("# a ## \t", "a"), ("# #", "#"), ("## a#b", "a#b")])
+def test_a_heading_is_told_without_what_closes_it(line: str, text: str) -> None:
+    assert blocks_of(line) == [Block(text)]
+
+
+def test_what_is_too_long_to_be_a_heading_is_a_text() -> None:
+    found = blocks_of("# One\n# " + "x" * (LONGEST_HEADING + 1) + "\nunder it")
+
+    assert [(len(one.text), one.headings) for one in found] == [(LONGEST_HEADING + 1, ("One",)), (8, ("One",))]
+
+
+@pytest.mark.parametrize(
+    ("text", "how"),
+    [("a" * 2000, Cut(1, 0, Unit.CHARS)), ("Some words. " * 200, Cut(1000, 999, Unit.CHARS))],
+    ids=["small", "overlapping"],
+)
+def test_a_document_that_makes_too_many_chunks_is_refused(text: str, how: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunking, "MOST_CHUNKS", 1000)
+    monkeypatch.setattr(chunking, "MOST_CHARS", 50_000)
+    with pytest.raises(LimitExceeded, match="overlap"):
+        for _ in chunks(blocks_of(text), how, lengths):
+            pass
 
 
 def test_headings_of_a_level_that_has_none_above_it_follow_each_other() -> None:

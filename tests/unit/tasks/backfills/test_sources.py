@@ -102,6 +102,14 @@ def test_folders_globs_and_files_are_listed_in_order(root: Path, more: str, name
     assert [one.name for one in Sources(str(root)).find(f"{root}{more}")] == names
 
 
+def test_a_glob_that_is_none_is_refused_before_anybody_looks(root: Path) -> None:
+    sources = Sources(str(root))
+    with pytest.raises(SourceRefused, match="alone between slashes"):
+        sources.check_glob(f"{root}/**.pdf")
+    # The name of a file is no glob.
+    sources.check(f"{root}/**.pdf")
+
+
 def test_a_folder_that_is_a_link_is_not_followed_and_a_file_is_refused_when_it_is_read(root: Path) -> None:
     (root / "folder").symlink_to(root.parent / "outside")
     (root / "link.pdf").symlink_to(root.parent / "outside" / "secret.pdf")
