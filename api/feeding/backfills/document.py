@@ -35,11 +35,11 @@ from tasks.backfills.chunking import blocks_of, chunks, parsed_blocks
 from tasks.backfills.plan import StepName, StepRequest
 from tasks.backfills.sources import Sources
 from tasks.errors import as_data
-from tasks.files import shown_id
+from tasks.files import SHOWN, FileNotFound, parsed_id, shown_id
 from tasks.jobs import State
 from tasks.messages import Submission
 from tasks.store import backfill_leases as leases
-from tasks.store import batch_parts
+from tasks.store import batch_parts, files
 
 log = logging.getLogger(__name__)
 
@@ -156,8 +156,17 @@ class DocumentRun:
         raise Halted
 
     async def _whole(self) -> Submission:
-        async with self.it.large if self.document.size > LARGE else nullcontext():
+        async with self.it.large if await self._size() > LARGE else nullcontext():
             return await self._admitted([await self._item()], large=True)
+
+    async def _size(self) -> int:
+        if not self.document.source.startswith(SHOWN):
+            return self.document.size
+        try:
+            id_ = parsed_id(SHOWN, self.document.source)
+            return (await self.it.database.run(files.get, id_, self.backfill.caller)).bytes
+        except FileNotFound:
+            return 0
 
     async def _item(self) -> dict[str, Any]:
         name, source = self.document.name, self.document.source

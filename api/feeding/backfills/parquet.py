@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import orjson
@@ -82,6 +82,9 @@ class Table:
     def close(self) -> None:
         """Leave nothing of it, unless it is whole."""
         if not self._done:
+            # Left to itself it writes its end when it is collected, into a file that is closed by then.
+            with suppress(OSError, pa.ArrowException):
+                self._writer.close()
             unfinished = InterruptedError("the table was not finished")
             self._stack.__exit__(type(unfinished), unfinished, None)
 

@@ -42,6 +42,10 @@ EARLIER = 16
 
 _NONE = Fault("all_documents_failed", "No document succeeded; the report says why of each.")
 _EMPTY = Fault("no_documents", "There are no documents in the source.", param="source")
+_LOST = Fault(
+    "rows_missing",
+    "Rows of documents are gone from the blob store. Do all again: a new one, with skip_unchanged false.",
+)
 _GONE = Fault("manifest_missing", "The content of the manifest is gone.", param="source.manifest")
 
 
@@ -241,7 +245,12 @@ class BackfillRun(LeasedRun):
             await self._leave()
             return
         tally = await self._tally()
-        output = await output_of(self.it, self.backfill, asked.output.format)
+        try:
+            output = await output_of(self.it, self.backfill, asked.output.format)
+        except FileNotFoundError:
+            # They will not come back by waiting.
+            log.exception("backfill %s: rows are gone", self.id)
+            raise Broken([_LOST]) from None
         report = await report_of(self.it, self.backfill)
         status = final_status(self.backfill.status, tally)
         await self._end(status, tally, [_NONE] if status is Status.FAILED else (), output, report)

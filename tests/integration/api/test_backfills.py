@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,8 +15,10 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
+from api.feeding.backfills import document
+from api.feeding.backfills.reading import content_of
 from api.feeding.feeder import Feeder
-from api.feeding.services import feeding
+from api.feeding.services import LARGE_AT_ONCE, feeding
 from catalog.loader import Catalog
 from catalog.schema import ExtractFacts, ExtractKind, Spec, Tasks
 from tasks.settings import Settings
@@ -310,6 +313,51 @@ async def test_a_second_run_of_the_name_does_what_has_changed_and_gives_all_rows
     assert [row == old for row, old in zip(after, before, strict=False)] == [True, True, False, True, True]
     listed = await http.get("/v1/backfills", params={"name": "nightly", "limit": 2})
     assert [one["id"] for one in listed.json()["data"]] == [third["id"], second["id"]]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+async def test_a_backfill_whose_rows_are_gone_fails_and_says_so(
+    http: httpx.AsyncClient, start: Start, consumer: Consumer, folder: Path, tmp_path: Path, form: str
+) -> None:
+    texts(folder, 2)
+    await start("one")
+    fields = {"name": "nightly", "output": {"format": form}}
+    await ended(http, await made(http, [ENCODE], {"path": str(folder)}, **fields))
+    shutil.rmtree(tmp_path / "blobs" / "backfills")
+
+    second = await ended(http, await made(http, [ENCODE], {"path": str(folder)}, **fields))
+    third = await ended(http, await made(http, [ENCODE], {"path": str(folder)}, skip_unchanged=False, **fields))
+
+    assert (second["status"], second["counts"]["skipped"], second["output_file_id"]) == ("failed", 2, None)
+    assert [one["code"] for one in second["errors"]] == ["rows_missing"]
+    assert (third["status"], third["rows"]) == ("completed", 2)
+
+
+async def test_no_more_than_a_few_large_uploads_are_read_at_once(
+    http: httpx.AsyncClient, start: Start, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = content_of
+    now: set[int] = set()
+    most = 0
+
+    async def counted(it: Any, sources: Any, backfill: Any, one: Any) -> bytes:
+        nonlocal most
+        now.add(one.number)
+        most = max(most, len(now))
+        try:
+            await asyncio.sleep(0.05)
+            return await read(it, sources, backfill, one)
+        finally:
+            now.discard(one.number)
+
+    monkeypatch.setattr(document, "content_of", counted)
+    monkeypatch.setattr(document, "LARGE", 10)
+    files = [{"file": await upload(http, f"{n}.txt", b"more than ten bytes"), "id": str(n)} for n in range(8)]
+    await start("one")
+
+    backfill = await ended(http, await made(http, [ENCODE], {"files": files}))
+
+    assert (backfill["counts"]["completed"], most) == (8, LARGE_AT_ONCE)
 
 
 async def test_a_feeder_that_stops_hands_on_and_nothing_is_done_twice(
