@@ -226,6 +226,9 @@ def _split(texts: Sequence[tuple[str, int]], most: int, count: Count) -> Iterato
         if size <= most or len(text) == 1:
             yield text, size
             continue
+        if text.isspace():
+            # Nothing is lost, and a search for words would begin at each blank anew.
+            continue
         words = _WORDS.findall(text)
         parts = words if len(words) > 1 else [text[: len(text) // 2], text[len(text) // 2 :]]
         yield from _split(_counted(parts, count), most, count)

@@ -75,6 +75,14 @@ def test_a_heading_with_many_blanks_does_not_take_long(end: str) -> None:
     assert found.text.startswith("a")
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("blank", [" ", "\u00a0", "\t \n"])
+def test_a_text_with_many_blanks_does_not_take_long(blank: str) -> None:
+    found = cut("a" + blank * 100_000 + "b")
+
+    assert "".join(one.text for one in found).split() in (["a", "b"], ["ab"])
+
+
 @pytest.mark.parametrize(("line", "text"), [("# a #", "a"), ("# a ## \t", "a"), ("# #", "#"), ("## a#b", "a#b")])
 def test_a_heading_is_told_without_what_closes_it(line: str, text: str) -> None:
     assert blocks_of(line) == [Block(text)]
