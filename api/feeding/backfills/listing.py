@@ -18,6 +18,9 @@ from tasks.lines import Fault
 PAGE = 2000
 """Documents that are put into the database at once."""
 
+LONGEST_NAME = 2500
+"""In bytes: the most that the database can look up, and more than any `id` has."""
+
 
 class Listing:
     """The documents page by page. Its calls block; call them from threads."""
@@ -28,7 +31,7 @@ class Listing:
 
     def next(self) -> list[Document | Fault]:
         """Some more; none when there are none. Raises SourceRefused, SourceUnreadable, OSError."""
-        return list(islice(self._entries, PAGE))
+        return [_kept(one) for one in islice(self._entries, PAGE)]
 
     def _listed(self, source: SourceRequest, blobs: Blobs, manifest: str | None) -> Iterator[Document | Fault]:
         if source.path is not None:
@@ -53,6 +56,15 @@ class Listing:
             number = document.number
             return Fault(error.code, f"Line {number}: {error.message}", number, "path")
         return replace(document, size=found.size, fingerprint=found.fingerprint)
+
+
+def _kept(one: Document | Fault) -> Document | Fault:
+    if isinstance(one, Fault) or len(one.name.encode(errors="replace")) <= LONGEST_NAME:
+        return one
+    said = (
+        f"Document {one.number}: what it is called is longer than {LONGEST_NAME} bytes; give it an 'id' in a manifest."
+    )
+    return Fault("name_too_long", said, one.number, "id")
 
 
 def _chunks(blobs: Blobs, manifest: str | None) -> Any:

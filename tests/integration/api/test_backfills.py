@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import secrets
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -331,6 +332,19 @@ async def test_a_backfill_whose_rows_are_gone_fails_and_says_so(
     assert (second["status"], second["counts"]["skipped"], second["output_file_id"]) == ("failed", 2, None)
     assert [one["code"] for one in second["errors"]] == ["rows_missing"]
     assert (third["status"], third["rows"]) == ("completed", 2)
+
+
+async def test_a_name_that_is_too_long_to_be_kept_is_told_by_its_line(
+    http: httpx.AsyncClient, start: Start, folder: Path
+) -> None:
+    long = f"{folder}/{secrets.token_urlsafe(6000)}"
+    await start("one")
+
+    backfill = await ended(
+        http, await made(http, [ENCODE], {"files": [{"path": long}, {"path": long, "id": "é" * 512}]})
+    )
+
+    assert [(one["code"], one["line"]) for one in backfill["errors"]] == [("name_too_long", 1)]
 
 
 async def test_no_more_than_a_few_large_uploads_are_read_at_once(
