@@ -210,7 +210,9 @@ def _bounded(file: Any, limit: int) -> bytes:
 def _found(path: str, name: str) -> Found:
     # A link is told by what it points at, and refused when it is read if that is outside.
     told = os.stat(path) if os.path.exists(path) else os.lstat(path)  # noqa: PTH110, PTH116
-    return Found(path, name, told.st_size, f"{told.st_size}-{told.st_mtime_ns}")
+    # A name that is not UTF-8 cannot be kept as it is: told so it is still another than its neighbours'.
+    shown = os.fsencode(name).decode(errors="backslashreplace")
+    return Found(path, shown, told.st_size, f"{told.st_size}-{told.st_mtime_ns}")
 
 
 def _told(path: str, name: str, info: Any) -> Found:

@@ -102,6 +102,16 @@ def test_folders_globs_and_files_are_listed_in_order(root: Path, more: str, name
     assert [one.name for one in Sources(str(root)).find(f"{root}{more}")] == names
 
 
+def test_names_that_are_not_utf_8_stay_apart(root: Path) -> None:
+    folder = root / "sub"
+    for name in (b"\xe8.txt", b"\xe9.txt"):
+        Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).write_text("x", encoding="utf-8")
+
+    names = [one.name for one in Sources(str(root)).find(str(folder))]
+
+    assert [name for name in names if name.endswith(".txt")] == ["\\xe8.txt", "\\xe9.txt"]
+
+
 def test_a_glob_that_is_none_is_refused_before_anybody_looks(root: Path) -> None:
     sources = Sources(str(root))
     with pytest.raises(SourceRefused, match="alone between slashes"):
