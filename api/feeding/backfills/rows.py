@@ -98,7 +98,8 @@ def _kind(value: Any) -> str | None:
         case bool():
             return "bool"
         case int():
-            return "int"
+            # What a column of integers and fractions cannot hold exactly is told as it is.
+            return "int" if abs(value) <= 2**53 else "json"
         case float():
             return "float"
         case str():

@@ -136,3 +136,11 @@ def test_what_is_no_text_is_refused(data: bytes) -> None:
 
 def test_a_mark_at_the_beginning_of_a_text_is_no_part_of_it() -> None:
     assert text_of("\ufeffabc".encode()) == "abc"
+
+
+def test_integers_that_no_number_of_a_table_holds_exactly_are_told_as_they_are() -> None:
+    assert columns_of([{"count": 2**53, "big": 2**63, "small": -(2**62) - 1}]) == [
+        "big:json",
+        "count:int",
+        "small:json",
+    ]
