@@ -26,8 +26,8 @@ TASK_NAME = "roost.run"
 class Webhook:
     """Who is told when the job ends, named by the job itself. `inline`: a small result goes along."""
 
-    url: str
-    secret: bytes | None = None
+    url: str = field(repr=False)
+    secret: bytes | None = field(default=None, repr=False)
     inline: bool = False
 
 

@@ -29,12 +29,14 @@ from api.webhook_objects import (
     delivery_object,
     object_id,
 )
+from catalog.errors import suggestion
 from tasks.errors import InvalidRequest
 from tasks.files import parsed_id
 from tasks.store import deliveries as store
 from tasks.store import endpoints
 from tasks.webhooks.bell import ring
 from tasks.webhooks.endpoint import Delivery, EndpointDisabled
+from tasks.webhooks.events import TYPES
 from tasks.webhooks.schedule import State
 
 router = APIRouter(route_class=PlainRoute, tags=["webhooks"])
@@ -51,7 +53,7 @@ class ListQuery(BaseModel):
 
     webhook: Annotated[str | None, Field(description="Those to this endpoint")] = None
     status: State | None = None
-    type: Annotated[str | None, Field(description="Those of this event", max_length=64)] = None
+    type: Annotated[str | None, Field(description=f"Those of this event: {', '.join(TYPES)}")] = None
     of: Annotated[str | None, Field(description="Those of this job, batch or backfill")] = None
     limit: Annotated[int, Field(ge=1, le=100)] = 20
     after: Annotated[str | None, Field(description="`last_id` of the page before")] = None
@@ -68,7 +70,7 @@ async def deliveries(request: Request) -> Response:
     filters = store.Filters(
         endpoint=_parsed("webhook", query.webhook, parsed_id(PREFIX, query.webhook or "")),
         state=query.status,
-        type=query.type,
+        type=_event(query.type),
         object=_parsed("of", query.of, object_id(query.of or "")),
     )
     after = listing.after(MESSAGE, query.after)
@@ -121,6 +123,12 @@ async def redeliver(request: Request) -> Response:
     found = await it.database.run(again)
     await ring(it.redis)
     return _json(delivery_object(found), 202)
+
+
+def _event(name: str | None) -> str | None:
+    if name is not None and name not in TYPES:
+        raise InvalidRequest(f"'type' is no event{suggestion(name, TYPES)}", param="type")
+    return name
 
 
 def _parsed(name: str, text: str | None, found: UUID | None) -> UUID | None:

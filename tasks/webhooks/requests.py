@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from tasks.errors import InvalidRequest
-from tasks.items import Strict
+from tasks.items import Strict, fault
 from tasks.moments import Moment
 from tasks.request import explain
 from tasks.webhooks.events import PATTERNS
@@ -43,6 +44,12 @@ class EndpointChange(Strict):
     description: _Description | None = None
     inline: _Inline | None = None
 
+    @classmethod
+    def _unknown(cls, name: str) -> PydanticCustomError:
+        if name == "secret":
+            return fault("is changed by POST /v1/webhooks/{id}/rotate", name)
+        return super()._unknown(name)
+
 
 class NewSecret(Strict):
     """A secret to sign with from now on; left out, one is made."""
@@ -60,6 +67,12 @@ class Range(Strict):
         Field(min_length=1, description="Those in these states; `failed` and `dropped`, if left out"),
     ] = None
     after: Annotated[str | None, Field(description="Those beyond this one: the `last_id` of the reply before")] = None
+
+    @model_validator(mode="after")
+    def _is_a_time(self) -> Self:
+        if self.until is not None and self.until <= self.since:
+            raise fault("must be later than 'since'", "until")
+        return self
 
 
 def parsed(raw: object, model: type[M]) -> M:

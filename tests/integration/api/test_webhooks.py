@@ -169,10 +169,19 @@ async def test_deliveries_are_listed_and_sent_again(api: Api, consumer: Consumer
     assert (wrong.status_code, wrong.json()["error"]["param"]) == (422, "after")
 
 
-@pytest.mark.parametrize("query", ["webhook=x", "of=x", "after=x", "status=sent", "kind=x", "limit=0"])
+@pytest.mark.parametrize(
+    "query", ["webhook=x", "of=x", "after=x", "status=sent", "kind=x", "limit=0", "type=%00", "type=job.*"]
+)
 async def test_a_wrong_filter_is_named(api: Api, query: str) -> None:
     answer = await api.http.get(f"/v1/deliveries?{query}")
     assert (answer.status_code, answer.json()["error"]["param"]) == (422, query.partition("=")[0])
+
+
+async def test_an_event_that_is_none_leads_to_the_nearest(api: Api) -> None:
+    answer = await api.http.get("/v1/deliveries", params={"type": "job.suceeded"})
+    assert "'job.succeeded'" in answer.json()["error"]["message"]
+    answer = await api.http.get("/v1/deliveries", params={"type": "webhook.test"})
+    assert answer.json()["data"] == []
 
 
 async def test_a_tenant_sees_and_moves_nothing_of_another(start_api: Start, make: Make, consumer: Consumer) -> None:

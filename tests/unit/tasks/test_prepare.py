@@ -23,7 +23,7 @@ from catalog.schema import (
 from catalog.tokenizer import Counts
 from tasks.errors import InvalidRequest, LimitExceeded, TaskError
 from tasks.inputs import read_inputs
-from tasks.messages import Submission
+from tasks.messages import Submission, Webhook
 from tasks.prepare import Checked, Limits, body_hash, check, check_key, job_id, price
 from tasks.request import parse_request
 
@@ -155,6 +155,32 @@ def test_the_retention_has_a_default() -> None:
     assert priced([1]).retention_s == 600
 
 
+def test_who_is_told_goes_along_and_is_shown_nowhere() -> None:
+    hook = {"url": "https://example.org/?token=s3cret", "secret": "whsec_" + "c3Nz" * 8, "inline": True}
+    job = priced([1], webhook=hook)
+    assert job.webhook == Webhook(hook["url"], b"sss" * 8, inline=True)
+    assert "sss" not in repr(job)
+    assert "s3cret" not in repr(job)
+    assert priced([1]).webhook is None
+
+
+@pytest.mark.parametrize(
+    ("hook", "param"),
+    [
+        ({"url": "https://10.0.0.1/"}, "webhook.url"),
+        ({"url": "https://example.org/", "secret": "whsec_c3Nz"}, "webhook.secret"),
+    ],
+)
+def test_a_receiver_that_cannot_be_told_refuses_the_job_before_its_texts_are_counted(
+    hook: dict[str, str], param: str
+) -> None:
+    with pytest.raises(TaskError, match=param) as caught:
+        checked(webhook=hook)
+    assert caught.value.param == param
+    assert "10.0" not in caught.value.message
+    assert "c3Nz" not in caught.value.message
+
+
 def test_ids_are_version_7_and_sort_by_time() -> None:
     first, second = job_id(NOW), job_id(NOW + 0.001)
     assert (first.version, first.variant) == (7, "specified in RFC 4122")
@@ -180,6 +206,7 @@ def test_requests_of_one_meaning_have_one_hash() -> None:
         {"priority": 6},
         {"options": {"normalize": True}},
         {"store": False},
+        {"webhook": {"url": "https://example.org/"}},
     ],
 )
 def test_another_meaning_has_another_hash(change: dict[str, Any]) -> None:

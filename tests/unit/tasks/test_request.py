@@ -59,6 +59,11 @@ def test_a_request_is_read_with_its_defaults() -> None:
         ({"tags": ["x"] * 33}, "tags"),
         ({"retention_s": 59}, "retention_s"),
         ({"retention_s": 61.5}, "retention_s"),
+        ({"webhook": "https://example.org/"}, "webhook"),
+        ({"webhook": {}}, "webhook.url"),
+        ({"webhook": {"url": 3}}, "webhook.url"),
+        ({"webhook": {"url": "u", "secret": ""}}, "webhook.secret"),
+        ({"webhook": {"url": "u", "inline": "yes"}}, "webhook.inline"),
     ],
 )
 def test_a_wrong_field_is_named(fields: dict[str, Any], param: str) -> None:
