@@ -99,18 +99,21 @@ def test_the_command_tells_what_came_of_a_test(running: Running, receiver: tuple
     roost("delete", id_)
 
 
-def test_what_ends_while_the_sender_is_dead_is_told_once_it_lives(
+def test_what_ends_while_the_sender_is_dead_is_told_once_it_lives_though_the_worker_dies(
     running: Running, caller: Callable[[Running], Caller], receiver: tuple[str, Came]
 ) -> None:
     url, came = receiver
     running.part("sender").kill()
     jobs = [caller(running).submit([f"text {n}"], "acme/quick", webhook={"url": url}) for n in range(20)]
     caller(running).ends(jobs)
+    # What ended them tells nobody any more: all that is told is in the transaction that ended them.
+    running.worker.kill()
     running.part("sender").start()
     until(lambda: len(came) >= 20)
     secret = running.client.get("/v1/webhook-secret").json()["secret"]
     assert sorted(Webhook(secret).verify(body, headers)["data"]["id"] for headers, body in came) == sorted(jobs)
     assert len({headers["webhook-id"] for headers, _ in came}) == 20
+    running.worker.start(ready=False)
 
 
 def test_a_receiver_inside_is_refused_unless_it_is_allowed(
