@@ -156,7 +156,7 @@ def test_the_retention_has_a_default() -> None:
 
 
 def test_who_is_told_goes_along_and_is_shown_nowhere() -> None:
-    hook = {"url": "https://example.org/?token=s3cret", "secret": "whsec_" + "c3Nz" * 8, "inline": True}
+    hook: dict[str, Any] = {"url": "https://example.org/?token=s3cret", "secret": "whsec_" + "c3Nz" * 8, "inline": True}
     job = priced([1], webhook=hook)
     assert job.webhook == Webhook(hook["url"], b"sss" * 8, inline=True)
     assert "sss" not in repr(job)
