@@ -28,24 +28,30 @@ class Seen:
     """Ids of the events that came, the last thousands of them. A real receiver has them in its database."""
 
     def __init__(self, most: int = 10_000) -> None:
-        self._ids: dict[str, None] = {}
+        self._begun: set[str] = set()
+        self._done: dict[str, None] = {}
         self._most = most
         self._lock = Lock()
 
-    def first(self, id_: str) -> bool:
-        """Whether this one has not come before."""
+    def begin(self, id_: str) -> HTTPStatus | None:
+        """How to answer an event that has come before; None: it is new, and `end` is to say what came of it."""
         with self._lock:
-            if id_ in self._ids:
-                return False
-            self._ids[id_] = None
-            if len(self._ids) > self._most:
-                del self._ids[next(iter(self._ids))]
-            return True
+            if id_ in self._done:
+                return HTTPStatus.NO_CONTENT
+            if id_ in self._begun:
+                # The sender gave the first one up. To say that we have it would be too early: it may yet fail.
+                return HTTPStatus.SERVICE_UNAVAILABLE
+            self._begun.add(id_)
+            return None
 
-    def forget(self, id_: str) -> None:
-        """It was not done after all: let it come again."""
+    def end(self, id_: str, *, done: bool) -> None:
+        """What was not done may come again."""
         with self._lock:
-            self._ids.pop(id_, None)
+            self._begun.discard(id_)
+            if done:
+                self._done[id_] = None
+            if len(self._done) > self._most:
+                del self._done[next(iter(self._done))]
 
 
 def receiver(port: int, secret: str, act: Act, host: str = "127.0.0.1") -> ThreadingHTTPServer:
@@ -71,12 +77,17 @@ def receiver(port: int, secret: str, act: Act, host: str = "127.0.0.1") -> Threa
             except roost.NotSigned:
                 return HTTPStatus.BAD_REQUEST
             id_ = self.headers["webhook-id"]
-            if seen.first(id_):
-                try:
-                    act(event)
-                except Exception:  # noqa: BLE001 - whatever it was, the sender is to come again
-                    seen.forget(id_)
-                    return HTTPStatus.INTERNAL_SERVER_ERROR
+            known = seen.begin(id_)
+            if known is not None:
+                return known
+            done = False
+            try:
+                act(event)
+                done = True
+            except Exception:  # noqa: BLE001 - whatever it was, the sender is to come again
+                return HTTPStatus.INTERNAL_SERVER_ERROR
+            finally:
+                seen.end(id_, done=done)
             return HTTPStatus.NO_CONTENT
 
         def _answer(self, status: HTTPStatus) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -19,13 +20,17 @@ BODY = b'{"type":"job.succeeded","timestamp":"2026-05-01T00:00:00Z","data":{"id"
 
 
 class Acts:
-    """What was done; while `fails` nothing is."""
+    """What was done; while `fails` nothing is, and while `free` is not set it takes its time."""
 
     def __init__(self) -> None:
         self.done: list[Mapping[str, Any]] = []
         self.fails = False
+        self.begun, self.free = threading.Event(), threading.Event()
+        self.free.set()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
+        self.begun.set()
+        assert self.free.wait(10)
         if self.fails:
             raise OSError
         self.done.append(event)
@@ -62,6 +67,17 @@ def test_what_could_not_be_done_may_come_again(send: Callable[..., int], acts: A
     assert send() == 500
     acts.fails = False
     assert send() == 204
+    assert len(acts.done) == 1
+
+
+def test_what_comes_again_while_it_is_done_is_not_yet_had(send: Callable[..., int], acts: Acts) -> None:
+    acts.free.clear()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(send)
+        assert acts.begun.wait(10)
+        again = send()
+        acts.free.set()
+    assert (again, first.result(), send()) == (503, 204, 204)
     assert len(acts.done) == 1
 
 
