@@ -125,6 +125,7 @@ _COLUMNS = "SELECT DISTINCT unnest(columns) FROM backfill_documents WHERE backfi
 
 _END = f"""
 UPDATE backfills SET status = %(status)s, ended_at = now(), lease_until = NULL, error = %(error)s::jsonb,
+  progress_at = CASE WHEN completed + failed < %(completed)s::int8 + %(failed)s::int8 THEN now() ELSE progress_at END,
   output_file = %(output_file)s, report_file = %(report_file)s, completed = %(completed)s, failed = %(failed)s,
   skipped = %(skipped)s, rows = %(rows)s
 WHERE {OURS} RETURNING {COLUMNS}

@@ -55,6 +55,9 @@ WHERE {OURS} RETURNING {COLUMNS}
 _END = f"""
 UPDATE batches SET status = %(status)s, ended_at = now(), lease_until = NULL, errors = %(errors)s::jsonb,
   output_file = %(output_file)s, error_file = %(error_file)s,
+  progress_at = CASE WHEN completed + failed <
+                          (SELECT coalesce(sum(completed + failed), 0) FROM batch_parts WHERE batch = %(id)s)
+                     THEN now() ELSE progress_at END,
   completed = (SELECT coalesce(sum(completed), 0) FROM batch_parts WHERE batch = %(id)s),
   failed = (SELECT coalesce(sum(failed), 0) FROM batch_parts WHERE batch = %(id)s)
 WHERE {OURS} RETURNING {COLUMNS}

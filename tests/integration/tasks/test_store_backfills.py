@@ -73,6 +73,16 @@ def test_a_document_is_done_once_and_its_jobs_go_with_it(
         database.run(leases.finish_document, backfill.id, "one", Done(1, 4, [], "backfills/x/other"), [])
 
 
+def test_progress_is_when_the_last_document_ended(database: Database, new_backfill: New) -> None:
+    backfill = listed(database, new_backfill())
+    database.run(leases.finish_document, backfill.id, "one", Done(1, 3, ["text:text"], "backfills/x/1"), [])
+
+    ended(database, backfill)
+
+    after = database.run(store.get, backfill.id, "default")
+    assert after.progress_at == after.ended_at is not None
+
+
 def test_who_has_lost_the_lease_writes_nothing(database: Database, new_backfill: New) -> None:
     backfill = listed(database, new_backfill())
     database.run(leases.release, "one")

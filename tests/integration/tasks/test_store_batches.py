@@ -178,6 +178,7 @@ def test_a_batch_ends_with_its_files_once(database: Database, begun: Batch) -> N
 
     ended = database.run(store.get, begun.id, "default")
     assert (ended.status, ended.completed, ended.failed, ended.output_file) == (Status.COMPLETED, 7, 0, output.id)
+    assert ended.progress_at == ended.ended_at
     assert database.run(files.get, output.id, "default") == output
     assert database.run(parts.part_blobs, begun.id) == []
     assert database.run(leases.claim, "two", LEASE_S) is None
@@ -212,6 +213,9 @@ def test_progress_is_when_counts_moved(database: Database, begun: Batch) -> None
     database.run(leases.tend, begun.id, "one", LEASE_S, 1, 0)
 
     assert moved is not None
+    assert database.run(store.get, begun.id, "default").progress_at == moved
+    database.run(parts.finish_part, begun.id, "one", parts.DonePart(0, Tally(1), "o", None), [])
+    database.run(leases.end, begun.id, "one", Status.COMPLETED)
     assert database.run(store.get, begun.id, "default").progress_at == moved
 
 
