@@ -119,6 +119,11 @@ def post_change(job_id: str, change: str) -> Request:
     return Request("POST", job_path(job_id, f"/{change}"), headers={"Accept": JSON}, again=change == "cancel")
 
 
+def delete_job(job_id: str) -> Request:
+    """Remove a job that has ended."""
+    return Request("DELETE", job_path(job_id), headers={"Accept": JSON})
+
+
 def get_json(path: str, params: Mapping[str, Any] | None = None) -> Request:
     """Anything else that is looked at. Parameters that are None are left out."""
     told = {name: str(value) for name, value in (params or {}).items() if value is not None}

@@ -103,6 +103,11 @@ class Calls(ABC, Generic[ResultT, JobT, ObjectT, ListT, TextT]):
         """A job by its id. Raises NotFound."""
         return self._handle(flows.look(job_id, self._patience))
 
+    def delete(self, job_id: str) -> ObjectT:
+        """Remove a job with its inputs and its result. Raises Conflict while it has not ended, and NotFound."""
+        found: ObjectT = self._run(flows.fetch(asking.delete_job(job_id), self._patience))
+        return found
+
     def models(self) -> ListT:
         """What the server's catalog has, what it costs, and where it is loaded: the models of docs/api.md."""
         found: ListT = self._run(flows.listed("/v1/models", self._patience))

@@ -75,7 +75,7 @@ def run(
     The same command again goes on where it was stopped, or does what has failed or changed since.
     """
     asked = [step_of(text) for text in steps]
-    form = form or (_FORMATS.get(out.suffix.lower()) if out else None) or "jsonl"
+    form = form or format_of(out)
     named = name or _name(sources, server=server)
     if (server or is_manifest) and len(sources) != 1:
         raise click.UsageError("--server and --manifest take one source.")
@@ -154,6 +154,17 @@ def fetch(backfill_id: str, out: Path, url: str | None, api_key: str | None, as_
     """Wait for the end of BACKFILL_ID and write its rows to a file, failures to one beside it."""
     with Client(url, api_key) as client:
         _follow(client, backfill_id, out, as_json=as_json)
+
+
+def format_of(out: Path | None) -> str:
+    """What the rows are written as, by the name of their file. Raises BadParameter where that tells nothing."""
+    if out is None:
+        return "jsonl"
+    try:
+        return _FORMATS[out.suffix.lower()]
+    except KeyError:
+        said = f"{out.name!r} does not say how rows are written: end it in {', '.join(_FORMATS)}, or give --format."
+        raise click.BadParameter(said, param_hint="'--out'") from None
 
 
 def step_of(text: str) -> dict[str, Any]:

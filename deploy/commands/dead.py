@@ -54,13 +54,25 @@ def listing(url: str | None, api_key: str | None, as_json: bool, **filters: Any)
 @dead.command()
 @click.argument("ids", nargs=-1)
 @filtered
+@click.option("--all", "everything", is_flag=True, help="All failed jobs, whatever the reason.")
 @click.option("--killers", is_flag=True, help="Those, too, that ended their workers. Each is tried alone.")
 @to_server
 @as_json
 def redrive(
-    ids: tuple[str, ...], killers: bool, url: str | None, api_key: str | None, as_json: bool, **filters: Any
+    ids: tuple[str, ...],
+    everything: bool,
+    killers: bool,
+    url: str | None,
+    api_key: str | None,
+    as_json: bool,
+    **filters: Any,
 ) -> None:
     """Try failed jobs again: those of IDS, or all that match."""
+    chosen = [bool(ids), any(value is not None for value in filters.values()), everything]
+    if sum(chosen) != 1:
+        raise click.UsageError("Say which: ids, or options such as --code, or --all; one of the three.")
+    if ids and killers:
+        raise click.UsageError("--killers goes with options or --all; a job named by its id is tried whatever it did.")
     done: list[str] = []
     refused: list[dict[str, str]] = []
     with told_in_a_line(), Client(url, api_key, patience_s=QUICK_S) as client:

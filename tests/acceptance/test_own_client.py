@@ -139,6 +139,16 @@ def test_a_job_is_cancelled_and_tried_again(client: Client) -> None:
     assert job.result().dense.shape == (1, 8)
 
 
+def test_a_job_is_deleted_once_it_has_ended(client: Client) -> None:
+    job = client.submit("encode", "acme/slow", ["a"])
+    with pytest.raises(Conflict):
+        client.delete(job.id)
+    job.cancel()
+    assert client.delete(job.id) == {"id": job.id, "object": "job", "deleted": True}
+    with pytest.raises(NotFound):
+        client.job(job.id)
+
+
 def test_lists_go_on_over_pages(client: Client) -> None:
     made = [client.submit("encode", "acme/quick", ["a"], tags=["paged"]).id for _ in range(105)]
     assert [job.id for job in client.jobs(tag="paged")] == made[::-1]

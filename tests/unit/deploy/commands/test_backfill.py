@@ -6,7 +6,7 @@ from typing import Any
 import click
 import pytest
 
-from deploy.commands.backfill import step_of, told
+from deploy.commands.backfill import format_of, step_of, told
 from deploy.commands.local_documents import found
 from deploy.commands.showing import duration
 
@@ -33,6 +33,15 @@ def test_a_step_is_read_from_one_argument(text: str, step: dict[str, Any]) -> No
 def test_a_step_that_cannot_be_read_is_told(text: str) -> None:
     with pytest.raises(click.BadParameter):
         step_of(text)
+
+
+def test_rows_are_written_as_the_name_of_their_file_says() -> None:
+    names = ["rows.jsonl", "ROWS.JSONL", "rows.ndjson", "rows.parquet"]
+    assert [format_of(Path(name)) for name in names] == ["jsonl", "jsonl", "jsonl", "parquet"]
+    assert format_of(None) == "jsonl"
+    for name in ("rows.csv", "rows"):
+        with pytest.raises(click.BadParameter, match="--format"):
+            format_of(Path(name))
 
 
 def test_where_a_backfill_stands_is_told_in_a_line() -> None:
