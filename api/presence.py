@@ -77,6 +77,7 @@ class Presence:
         self.hardware: frozenset[str] = frozenset()
         self._last: Sequence[Worker] = ()
         self._looked = float("-inf")
+        self._looks = self._newest = 0
         self._looking = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
@@ -92,6 +93,8 @@ class Presence:
 
     async def live(self) -> list[Worker]:
         """The live workers by name. Raises BrokerUnavailable."""
+        self._looks += 1
+        look = self._looks
         try:
             beats = await self._redis.hgetall(keys.WORKERS)
         except (RedisError, OSError) as error:
@@ -102,9 +105,13 @@ class Presence:
             for beat in beats.values()
             if isinstance(beat, bytes) and (worker := read_beat(beat, now)) is not None
         ]
-        self.hardware = frozenset(worker.hardware for worker in workers if not worker.lost)
-        self._last = workers = sorted(workers, key=lambda worker: worker.name)
-        self._looked = time.monotonic()
+        workers.sort(key=lambda worker: worker.name)
+        # Looks may overlap: one that began before another says nothing newer, if it ends after it.
+        if look > self._newest:
+            self._newest = look
+            self.hardware = frozenset(worker.hardware for worker in workers if not worker.lost)
+            self._last = workers
+            self._looked = time.monotonic()
         return workers
 
     async def lately(self, within_s: float) -> Sequence[Worker]:

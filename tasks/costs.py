@@ -40,6 +40,7 @@ class Prices:
         self._list: Mapping[str, CostCoefficients] = {}
         self._guesses: dict[str, CostCoefficients] = {}
         self._kind = "cpu"
+        self._reading = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -61,10 +62,12 @@ class Prices:
 
     async def refresh(self) -> None:
         """Read the list now. Raises StoreUnavailable or Overloaded."""
-        there = set(self._hardware())
-        self._kind = fastest(there) or self._kind
-        self._guesses = {}
-        self._list = cheapest(await self._database.run(prices, there or None))
+        # One after another: a reading for hardware that was there before must not end last.
+        async with self._reading:
+            there = set(self._hardware())
+            self._kind = fastest(there) or self._kind
+            self._guesses = {}
+            self._list = cheapest(await self._database.run(prices, there or None))
 
     async def _run(self) -> None:
         while True:

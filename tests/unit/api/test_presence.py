@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 import pytest
+from redis.asyncio import Redis
 
-from api.presence import DEAD_AFTER_S, Worker, read_beat, too_large
+from api.presence import DEAD_AFTER_S, Presence, Worker, read_beat, too_large
 
 NOW = 1000.0
 BEAT = {
@@ -70,3 +72,30 @@ def test_nothing_is_too_large_where_nobody_is() -> None:
 def test_a_load_that_failed_for_size_says_so_too(state: str, code: str, refused: bool) -> None:
     model = {"key": "giant", "state": state, "last_error": {"code": code, "message": "it is too large"}}
     assert too_large("giant", [worker("a", models=(model,))]) == ("it is too large" if refused else None)
+
+
+class Late:
+    """Valkey that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[asyncio.Future[dict[bytes, bytes]]] = []
+
+    def hgetall(self, _key: str) -> asyncio.Future[dict[bytes, bytes]]:
+        self.asked.append(asyncio.get_running_loop().create_future())
+        return self.asked[-1]
+
+
+async def test_a_look_that_began_before_another_and_ends_after_it_says_nothing_new() -> None:
+    valkey = Late()
+    presence = Presence(cast("Redis", valkey), clock=lambda: NOW)
+    first = asyncio.ensure_future(presence.live())
+    second = asyncio.ensure_future(presence.live())
+    await asyncio.sleep(0)  # both ask
+
+    valkey.asked[1].set_result({b"w1": msgpack.packb(BEAT)})
+    await second
+    valkey.asked[0].set_result({})
+
+    assert await first == []
+    assert presence.hardware == {"cuda"}
+    assert [one.name for one in await presence.lately(60.0)] == ["w1"]
