@@ -76,25 +76,26 @@ SELECT min(d.next_at) FROM targets AS t CROSS JOIN LATERAL (
 """
 
 _TRIED = columns(
-    id="uuid", number="int4", at="timestamptz", duration_ms="int4", status="int4", error="text", state="text",
-    next_at="timestamptz", ended_at="timestamptz",
+    id="uuid", number="int4", tries="int4", at="timestamptz", duration_ms="int4", status="int4", error="text",
+    state="text", next_at="timestamptz", ended_at="timestamptz",
 )  # fmt: skip
 _NOTE = f"""
 INSERT INTO delivery_attempts (delivery, number, at, duration_ms, status, error)
 SELECT t.id, t.number, t.at, t.duration_ms, t.status, t.error FROM {unnest(_TRIED)}
 WHERE EXISTS (SELECT 1 FROM deliveries WHERE deliveries.id = t.id) ON CONFLICT DO NOTHING
 """
-# In the order of ids, as `redeliver` and `claim` lock them.
+# In the order of ids, as `redeliver` and `claim` lock them. What was redelivered while an attempt was under way has a new
+# series, of which that attempt decides nothing.
 _AFTER = f"""
 WITH ours AS MATERIALIZED (
   SELECT d.id, t.state, t.next_at, t.ended_at FROM {unnest(_TRIED)} JOIN deliveries AS d ON d.id = t.id
-  WHERE d.state = 'pending' AND d.attempts = t.number ORDER BY d.id FOR NO KEY UPDATE OF d
+  WHERE d.state = 'pending' AND d.attempts = t.number AND d.tries = t.tries ORDER BY d.id FOR NO KEY UPDATE OF d
 )
 UPDATE deliveries SET state = ours.state, next_at = ours.next_at, ended_at = ours.ended_at
 FROM ours WHERE deliveries.id = ours.id
 """
 _HEALTH = """
-SELECT id, failing_since FROM webhook_endpoints WHERE id = ANY(%(ids)s::uuid[]) ORDER BY id FOR NO KEY UPDATE
+SELECT id, url, failing_since FROM webhook_endpoints WHERE id = ANY(%(ids)s::uuid[]) ORDER BY id FOR NO KEY UPDATE
 """
 _DOES = columns(id="uuid", since="timestamptz", now="timestamptz", why="text")
 _HEALTHS = f"""
@@ -195,13 +196,14 @@ def next_due(conn: Connection, now: datetime) -> datetime | None:
 def record(conn: Connection, made: Sequence[tuple[Due, Tried, Next]]) -> None:
     """Note attempts, what becomes of their deliveries, and how their endpoints do.
 
-    One whose delivery was taken over meanwhile changes nothing but the list of attempts, and the health of its
-    endpoint.
+    One whose delivery was taken over or redelivered meanwhile changes nothing but the list of attempts, and the health
+    of its endpoint; and not that either, if it went to a URL that the endpoint has no more.
     """
     rows = [
         {
             "id": due.id,
             "number": due.attempts,
+            "tries": due.tries,
             "at": tried.at,
             "duration_ms": tried.duration_ms,
             "status": tried.status,
@@ -213,17 +215,19 @@ def record(conn: Connection, made: Sequence[tuple[Due, Tried, Next]]) -> None:
         for due, tried, then in made
     ]
     given = {column.name: [row[column.name] for row in rows] for column in _TRIED}
-    told = [(due.endpoint, tried) for due, tried, _ in made if due.endpoint is not None]
+    to = [(due.endpoint, due.url, tried) for due, tried, _ in made if due.endpoint is not None]
     # Endpoints are locked before deliveries, as by `endpoints.disable`.
-    before = _locked(conn, sorted({id_ for id_, _ in told})) if told else {}
+    locked = _locked(conn, sorted({id_ for id_, *_ in to})) if to else {}
+    told = [(id_, tried) for id_, url, tried in to if id_ in locked and locked[id_][0] == url]
+    before = {id_: since for id_, (_, since) in locked.items()}
     conn.exec_driver_sql(_NOTE, given).close()
     conn.exec_driver_sql(_AFTER, given).close()
     _note_health(conn, before, told)
 
 
-def _locked(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, datetime | None]:
-    """Since when these endpoints have had nothing but failures; those that are there, and nobody else's until then."""
-    return {row[0]: row[1] for row in conn.exec_driver_sql(_HEALTH, {"ids": list(ids)})}
+def _locked(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, tuple[str, datetime | None]]:
+    """The URLs of these endpoints, and since when they have had nothing but failures; nobody else's until then."""
+    return {id_: (url, since) for id_, url, since in conn.exec_driver_sql(_HEALTH, {"ids": list(ids)})}
 
 
 def _note_health(conn: Connection, before: Mapping[UUID, datetime | None], tried: Sequence[tuple[UUID, Tried]]) -> None:
@@ -231,7 +235,7 @@ def _note_health(conn: Connection, before: Mapping[UUID, datetime | None], tried
     does = {id_: Health(since) for id_, since in before.items()}
     last = dict(tried)
     for id_, what in tried:
-        if id_ in does and does[id_].disable is None:
+        if does[id_].disable is None:
             does[id_] = health(what, does[id_].failing_since)
     changed = [id_ for id_ in before if does[id_] != Health(before[id_])]
     if changed:

@@ -35,8 +35,11 @@ UPDATE webhook_endpoints SET url = coalesce(%(url)s, url), description = coalesc
   events = coalesce(%(events)s::text[], events), inline = coalesce(%(inline)s::bool, inline)
 WHERE {_MINE} RETURNING {_COLUMNS}
 """
+# Asked twice, as when a commit went through and its answer was lost, it must not forget what receivers still have.
 _ROTATE = f"""
-UPDATE webhook_endpoints SET old_secret = secret, old_secret_until = %(until)s, secret = %(secret)s
+UPDATE webhook_endpoints SET secret = %(secret)s,
+  old_secret = CASE WHEN secret = %(secret)s THEN old_secret ELSE secret END,
+  old_secret_until = CASE WHEN secret = %(secret)s THEN old_secret_until ELSE %(until)s END
 WHERE {_MINE} RETURNING {_COLUMNS}
 """
 _DISABLE = f"""
