@@ -84,8 +84,8 @@ INSERT INTO delivery_attempts (delivery, number, at, duration_ms, status, error)
 SELECT t.id, t.number, t.at, t.duration_ms, t.status, t.error FROM {unnest(_TRIED)}
 WHERE EXISTS (SELECT 1 FROM deliveries WHERE deliveries.id = t.id) ON CONFLICT DO NOTHING
 """
-# In the order of ids, as `redeliver` and `claim` lock them. What was redelivered while an attempt was under way has a new
-# series, of which that attempt decides nothing.
+# In the order of ids, as `redeliver` and `claim` lock them. What was redelivered while an attempt was under way has a
+# new series, of which that attempt decides nothing.
 _AFTER = f"""
 WITH ours AS MATERIALIZED (
   SELECT d.id, t.state, t.next_at, t.ended_at FROM {unnest(_TRIED)} JOIN deliveries AS d ON d.id = t.id
