@@ -50,6 +50,9 @@ class RedrivenObject(Reply):
     jobs: list[str]
     refused: list[NotRedriven]
     has_more: Annotated[bool, Field(description="Ask once more: more jobs match")]
+    last_id: Annotated[
+        str | None, Field(description="`after` of the next request: what has failed again by then is not tried again")
+    ]
 
 
 def group_object(group: Group) -> dict[str, Any]:
@@ -74,4 +77,5 @@ def redriven_object(redriven: Redriven) -> dict[str, Any]:
         "jobs": [str(id_) for id_ in redriven.jobs],
         "refused": [{"id": str(id_), "reason": reason} for id_, reason in redriven.refused],
         "has_more": redriven.more,
+        "last_id": None if redriven.last is None else str(redriven.last),
     }

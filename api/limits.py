@@ -110,6 +110,10 @@ class Limiter:
         except (RedisError, OSError) as error:  # the sweeper does it
             log.debug("job %s is still counted: %s", id_, type(error).__name__)
 
+    def unused(self, caller: str, items: int) -> None:
+        """So many items of what was let in are not used; the job itself is another request's to count."""
+        self._count(caller, -items)
+
     async def _check_now(self, limits: TenantLimits, job: Counted, left: float) -> None:
         try:
             said = await self._admit(keys=admit_keys(job.caller), args=admit_arguments(limits, job.id, left))

@@ -23,14 +23,16 @@ async def retry_job(it: Services, id_: UUID, caller: str) -> Job:
     if job.state not in states_before(Event.RETRY):
         raise NotRetryable(_why_not(job))
     await it.limiter.admit(job)
-    queued = False
+    is_open = False
     try:
         changed = await it.database.run(change.retry, id_, caller, moment(it.clock()))
-        queued = changed.changed
+        is_open = not changed.job.state.final
     finally:
-        if not queued:
+        if not is_open:
             await it.limiter.release(id_, caller, job.items)
-    if not queued:
+    if not changed.changed:
+        if is_open:  # another request has queued it, and counts it as open under the same id
+            it.limiter.unused(caller, job.items)
         raise NotRetryable(_why_not(changed.job))
     await it.submitter.revive([id_])
     await tell(it, changed.job)
@@ -45,7 +47,7 @@ def _why_not(job: Job) -> str:
 
 async def redrive_ids(it: Services, caller: str, ids: Sequence[UUID]) -> Redriven:
     """Queue failed jobs again by their ids. Raises as limits do if they let in none."""
-    found = await it.database.run(store.named, caller, ids)
+    found = await it.database.run(store.named, caller, ids, _now(it))
     done, limited = await _redriven(it, caller, found)
     held = {one.id for one in found[len(found) - limited :]} if limited else set[UUID]()
     left = [id_ for id_ in ids if id_ not in done and id_ not in held]
@@ -53,12 +55,19 @@ async def redrive_ids(it: Services, caller: str, ids: Sequence[UUID]) -> Redrive
     return Redriven(sorted(done), refused, more=bool(limited))
 
 
-async def redrive_all(it: Services, caller: str, dead: Dead, limit: int, *, killers: bool) -> Redriven:
-    """Queue failed jobs again that match, the oldest first. Raises as limits do if they let in none."""
+async def redrive_all(
+    it: Services, caller: str, dead: Dead, limit: int, after: UUID | None = None, *, killers: bool
+) -> Redriven:
+    """Queue failed jobs again that match, the oldest first. Raises as limits do if they let in none.
+
+    Who asks until there are no more does so with `after`: else jobs that fail again at once are had again and again.
+    """
     limit = min(limit, MOST_REDRIVEN)
-    found = await it.database.run(store.matching, caller, dead, _now(it), limit + 1, killers=killers)
-    done, limited = await _redriven(it, caller, found[:limit])
-    return Redriven(sorted(done), more=bool(limited) or len(found) > limit)
+    found = await it.database.run(store.matching, caller, dead, _now(it), limit + 1, killers=killers, after=after)
+    looked_at = found[:limit]
+    done, limited = await _redriven(it, caller, looked_at)
+    tried = looked_at[: len(looked_at) - limited]
+    return Redriven(sorted(done), more=bool(limited) or len(found) > limit, last=tried[-1].id if tried else None)
 
 
 async def _redriven(it: Services, caller: str, found: Sequence[store.Candidate]) -> tuple[set[UUID], int]:
@@ -76,10 +85,13 @@ async def _redriven(it: Services, caller: str, found: Sequence[store.Candidate])
     try:
         if let_in:
             done = set(await it.database.run(store.redrive, caller, [one.id for one in found[:let_in]], _now(it)))
-    finally:
+    except BaseException:
         for one in found[:let_in]:
-            if one.id not in done:
-                await it.limiter.release(one.id, caller, one.items)
+            await it.limiter.release(one.id, caller, one.items)
+        raise
+    for one in found[:let_in]:
+        if one.id not in done:  # another request has it, and counts it as open; the sweeper takes out what is not
+            it.limiter.unused(caller, one.items)
     if done:
         await it.submitter.revive(sorted(done))
     return done, len(found) - let_in

@@ -33,17 +33,20 @@ class DeadLetters(Generic[ObjectT, ListT]):
         *,
         killers: bool = False,
         limit: int | None = None,
+        after: str | None = None,
         **filters: str | None,
     ) -> ObjectT:
         """Try failed jobs again: those of these ids, or those that match, the oldest first, at most 1,000 at once.
 
         `killers` takes those, too, that ended their workers. What comes back says how many, which not and why, and
-        whether there are more. Raises RequestRefused, or Overloaded where the limits of the tenant let in none.
+        whether there are more: ask for these with `after` its `last_id`, or what has failed again by then is tried
+        once more. Raises RequestRefused, or Overloaded where the limits of the tenant let in none.
         """
         body: dict[str, Any] = {name: value for name, value in filters.items() if value is not None}
         body |= {} if ids is None else {"ids": list(ids)}
         body |= {"killers": True} if killers else {}
         body |= {} if limit is None else {"limit": limit}
+        body |= {} if after is None else {"after": after}
         headers = {"Content-Type": MSGPACK, "Accept": JSON}
         request = Request("POST", f"{PATH}/redrive", headers=headers, body=packed(body))
         # Asked twice it does no harm: a job that is tried again already has not failed.

@@ -52,11 +52,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """Jobs that are queued again, and those of the ids asked for that cannot be, with why."""
+    """Jobs that are queued again, and those of the ids asked for that cannot be, with why.
+
+    `last` is the last of those that were looked at in the order of ids: `more` are beyond it.
+    """
 
     jobs: Sequence[UUID]
     refused: Sequence[tuple[UUID, str]] = ()
     more: bool = False
+    last: UUID | None = None
 
 
 def refusal(*, exists: bool, failed: bool, kept: bool) -> str:

@@ -31,8 +31,8 @@ from tasks.store import dead as store
 
 router = APIRouter(route_class=PlainRoute, tags=["dead letters"])
 
-_Code = Annotated[str | None, Field(description="Those with this error code", max_length=100)]
-_Model = Annotated[str | None, Field(description="Those of this model: its exact id", max_length=512)]
+_Code = Annotated[str | None, Field(description="Those with this error code", min_length=1, max_length=100)]
+_Model = Annotated[str | None, Field(description="Those of this model: its exact id", min_length=1, max_length=512)]
 _Since = Annotated[Moment | None, Field(description="Those that failed from this time on (RFC 3339)")]
 _Until = Annotated[Moment | None, Field(description="Those that failed before this time (RFC 3339)")]
 
@@ -69,6 +69,9 @@ class RedriveRequest(Strict):
     limit: Annotated[int, Field(ge=1, le=MOST_REDRIVEN, description="At most so many, the oldest first")] = (
         MOST_REDRIVEN
     )
+    after: Annotated[
+        UUID | None, Field(strict=False, description="Those beyond this one: the `last_id` of the reply before")
+    ] = None
 
     @model_validator(mode="after")
     def _one_way(self) -> RedriveRequest:
@@ -113,7 +116,7 @@ async def redrive(request: Request) -> Response:
     if asked.ids is not None:
         return _json(redriven_object(await redrive_ids(it, caller, asked.ids)))
     dead = Dead(asked.code, asked.model, asked.verb, asked.lane, asked.since, asked.until)
-    return _json(redriven_object(await redrive_all(it, caller, dead, asked.limit, killers=asked.killers)))
+    return _json(redriven_object(await redrive_all(it, caller, dead, asked.limit, asked.after, killers=asked.killers)))
 
 
 def _parsed(raw: object) -> RedriveRequest:

@@ -80,12 +80,13 @@ def redrive(
             found = client.dead.redrive(list(ids))
             done, refused = found["jobs"], found["refused"]
         else:
-            more = True
+            more, after = True, None
             while more:
-                found = client.dead.redrive(killers=killers, **filters)
+                # Beyond those that were tried again: what has failed once more by now would be the oldest.
+                found = client.dead.redrive(killers=killers, after=after, **filters)
                 done += found["jobs"]
                 # Where the limits let in no more, the next one is refused and says when to come again.
-                more = bool(found["has_more"] and found["jobs"])
+                more, after = found["has_more"], found["last_id"]
     if as_json:
         click.echo(json.dumps({"redriven": len(done), "jobs": done, "refused": refused}))
         return

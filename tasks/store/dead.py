@@ -72,9 +72,23 @@ def groups(conn: Connection, caller: str, dead: Dead, now: datetime) -> tuple[li
     return [Group(row[0] or "unknown", row[1], Verb(row[2]), *row[3:]) for row in rows], looked is None
 
 
-def matching(conn: Connection, caller: str, dead: Dead, now: datetime, limit: int, *, killers: bool) -> list[Candidate]:
-    """Failed jobs that match and can be tried again, the oldest first. `killers`: with those that ended workers."""
+def matching(
+    conn: Connection,
+    caller: str,
+    dead: Dead,
+    now: datetime,
+    limit: int,
+    *,
+    killers: bool,
+    after: UUID | None = None,
+) -> list[Candidate]:
+    """Failed jobs that match and can be tried again, the oldest first, from beyond the job `after`.
+
+    `killers`: with those that ended workers.
+    """
     where, given = _conditions(dead)
+    if after is not None:
+        where, given = [*where, "id > %(after)s"], {**given, "after": after}
     apart = [] if killers else ["NOT error ->> 'code' = ANY(%(killers)s::text[])"]
     condition = " AND ".join(["caller = %(caller)s", "state = 'failed'", "keep", _KEPT, *where, *apart])
     values = {"caller": clean(caller), "now": now, "killers": list(KILLERS), "limit": limit, **given}
@@ -82,11 +96,12 @@ def matching(conn: Connection, caller: str, dead: Dead, now: datetime, limit: in
     return [Candidate(id_, caller, items) for id_, items in rows]
 
 
-def named(conn: Connection, caller: str, ids: Sequence[UUID]) -> list[Candidate]:
-    """The jobs of these ids that have failed, in the order of the ids."""
+def named(conn: Connection, caller: str, ids: Sequence[UUID], now: datetime) -> list[Candidate]:
+    """The jobs of these ids that can be tried again, in the order of the ids."""
     rows = conn.exec_driver_sql(
-        "SELECT id, items FROM jobs WHERE id = ANY(%(ids)s::uuid[]) AND caller = %(caller)s AND state = 'failed'",
-        {"ids": list(ids), "caller": clean(caller)},
+        "SELECT id, items FROM jobs "
+        f"WHERE id = ANY(%(ids)s::uuid[]) AND caller = %(caller)s AND state = 'failed' AND keep AND {_KEPT}",
+        {"ids": list(ids), "caller": clean(caller), "now": now},
     )
     found = {id_: Candidate(id_, caller, items) for id_, items in rows}
     return [found[id_] for id_ in dict.fromkeys(ids) if id_ in found]

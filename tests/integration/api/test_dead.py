@@ -13,13 +13,16 @@ from uuid import UUID
 import pytest
 import redis
 from click.testing import CliRunner
+from sqlalchemy import Connection
 
+from api import retrying
 from deploy.commands.dead import dead
 from roost import AsyncClient
 from tasks import keys
 from tasks.db import Database
 from tasks.jobs import State
 from tasks.service_settings import Auth
+from tasks.store import dead as store
 from tasks.store import read
 from tests.integration.api.conftest import Api, Consumer, Start, Until
 from tests.integration.api.test_keys import Make, by, make
@@ -150,6 +153,8 @@ async def test_those_that_cannot_be_tried_again_are_named_with_why(
         ({"limit": 100_000}, "limit"),
         ({"killer": True}, "killer"),
         ({"since": "yesterday"}, "since"),
+        ({"code": ""}, "code"),
+        ({"model": ""}, "model"),
         ([], None),
     ],
 )
@@ -184,6 +189,43 @@ async def test_trying_again_is_held_against_the_limits_of_the_tenant(
     assert broker.zcard(keys.open_jobs("default")) == 1, "what is not tried again is not counted"
 
 
+async def test_two_who_ask_at_once_have_each_job_counted_as_open(
+    start_api: Start, idle_consumer: Consumer, fail: Fail, broker: redis.Redis
+) -> None:
+    api = await start_api(tenant_open_jobs=50)
+    ids = await submit(api, 8)
+    for ask in (
+        lambda: asyncio.gather(*(redrive(api) for _ in range(4))),
+        lambda: asyncio.gather(*(api.http.post(f"/v1/jobs/{id_}/retry") for id_ in ids for _ in range(3))),
+    ):
+        fail(ids)
+        broker.delete(keys.open_jobs("default"))
+        await ask()
+        assert broker.zcard(keys.open_jobs("default")) == len(ids)
+
+
+async def test_the_command_tries_each_job_once_however_soon_it_fails_again(
+    api: Api, idle_consumer: Consumer, fail: Fail, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests, moved = 0, store.redrive
+
+    def again(conn: Connection, *given: Any) -> list[UUID]:
+        nonlocal requests
+        requests += 1
+        assert requests < 10, "it has no end"
+        done = moved(conn, *given)
+        conn.exec_driver_sql(_FAIL, {"code": "model_failed", "ids": done, "keep": True}).close()
+        return done
+
+    ids = await submit(api, 5)
+    fail(ids)
+    monkeypatch.setattr(retrying, "MOST_REDRIVEN", 2)
+    monkeypatch.setattr(store, "redrive", again)
+    done = await asyncio.to_thread(CliRunner().invoke, dead, ["redrive", "--all", "--json", "--url", api.url])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["jobs"] == ids
+
+
 async def test_a_tenant_sees_and_moves_nothing_of_another(
     start_api: Start, make: Make, idle_consumer: Consumer, fail: Fail
 ) -> None:
@@ -216,6 +258,6 @@ async def test_the_client_and_the_command_see_reasons_and_try_again(
 
     assert [group["killed_workers"] for group in await roost("list", "--code", "worker_lost")] == [True]
     assert (await roost("redrive", "--code", "model_failed"))["jobs"] == ids[1:3]
-    assert (await roost("redrive", "--killers"))["jobs"] == ids[3:]
+    assert (await roost("redrive", "--all", "--killers"))["jobs"] == ids[3:]
     assert (await roost("redrive", ids[0]))["refused"][0]["id"] == ids[0]
     assert await roost("list") == []

@@ -28,6 +28,7 @@ def test_groups_are_asked_for_by_the_filters_that_are_named() -> None:
     [
         ([], {}, {}),
         ([["a", "b"]], {}, {"ids": ["a", "b"]}),
+        ([], {"after": "a"}, {"after": "a"}),
         ([], {"killers": True, "limit": 5, "code": "x", "lane": None}, {"killers": True, "limit": 5, "code": "x"}),
     ],
 )
