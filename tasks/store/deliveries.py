@@ -39,21 +39,26 @@ NOT EXISTS (
 """.strip()
 
 # Of each target no more than it has room for, so that a healthy one is found whatever waits before it. What goes to a
-# target that fails, or would not be the only attempt to it, is `more`, and comes after all others.
+# target that fails, or would not be the only attempt to it, is `more`, and comes after all others. Callers take turns,
+# and none has more than its share: it may name as many targets as it likes. What is looked up by a target is a key of
+# an object and no join: joins by hash are off, and thousands of targets may fail.
 _CLAIM = f"""
-{_TARGETS.strip()}, due AS (
-  SELECT d.id, d.next_at, d.more, row_number() OVER (PARTITION BY d.more ORDER BY d.next_at) AS place
-  FROM targets AS t
-  LEFT JOIN jsonb_each_text(%(room)s::jsonb) AS room ON room.key = t.target
+{_TARGETS.strip()}, waiting AS (
+  SELECT d.id, d.next_at, d.more, coalesce((%(held)s::jsonb ->> d.caller)::int, 0)
+    + row_number() OVER (PARTITION BY d.caller ORDER BY d.more, d.next_at) AS turn
+  FROM (SELECT target, (%(room)s::jsonb ->> target)::int AS room FROM targets) AS t
   CROSS JOIN LATERAL (
-    SELECT id, next_at, room.value IS NOT NULL OR row_number() OVER (ORDER BY next_at) > 1 AS more FROM deliveries
+    SELECT id, next_at, caller, t.room IS NOT NULL OR row_number() OVER (ORDER BY next_at) > 1 AS more FROM deliveries
     WHERE state = 'pending' AND target = t.target AND next_at <= %(now)s
-    ORDER BY next_at LIMIT coalesce(room.value::int, %(each)s)
+    ORDER BY next_at LIMIT coalesce(t.room, %(each)s)
   ) AS d
   WHERE t.target IS NOT NULL AND {_ENABLED}
+), due AS (
+  SELECT id, next_at, more, turn, row_number() OVER (PARTITION BY more ORDER BY turn, next_at) AS place
+  FROM waiting WHERE turn <= %(share)s
 ), chosen AS (
   SELECT id FROM due WHERE NOT more OR place <= %(more)s - (SELECT count(*) FROM due WHERE NOT more)
-  ORDER BY more, next_at LIMIT %(most)s
+  ORDER BY more, turn, next_at LIMIT %(most)s
 ), ours AS MATERIALIZED (
   SELECT id FROM deliveries WHERE id IN (SELECT id FROM chosen) AND state = 'pending' AND next_at <= %(now)s
   ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
@@ -169,12 +174,15 @@ def claim(
     more: int,
     each: int,
     room: Mapping[str, int],
+    share: int,
+    held: Mapping[str, int],
 ) -> list[Due]:
     """Take at most `most` deliveries that are due, of each target no more than `each`.
 
-    `room` has that number for targets that have attempts under way, or fail. What goes to them, and what would not be
-    the only attempt to its target, is taken only as long as all that is taken is less than `more`. Each that is taken
-    counts an attempt by that, and is taken again by whoever looks after the lease if nothing comes of it.
+    A caller has no more than `share`, with what `held` says that it has under way. `room` has the number for targets
+    that have attempts under way, or fail. What goes to them, and what would not be the only attempt to its target, is
+    taken only as long as all that is taken is less than `more`. Each that is taken counts an attempt by that, and is
+    taken again by whoever looks after the lease if nothing comes of it.
     """
     given = {
         "now": now,
@@ -183,6 +191,8 @@ def claim(
         "each": each,
         "more": more,
         "room": orjson.dumps(dict(room)).decode(),
+        "share": share,
+        "held": orjson.dumps(dict(held)).decode(),
     }
     return [_due(conn, row) for row in conn.exec_driver_sql(_CLAIM, given).all()]
 

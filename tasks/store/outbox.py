@@ -120,7 +120,10 @@ def _row(
         "id": job_id(now.timestamp()),
         "caller": clean(caller),
         "endpoint": endpoint,
-        "target": f"endpoint {endpoint}" if endpoint is not None else f"host {urlsplit(url or '').netloc}",
+        # A host is one target for each caller: what others have wait for it must hold nobody up.
+        "target": f"endpoint {endpoint}"
+        if endpoint is not None
+        else f"host {urlsplit(url or '').netloc.lower()} of {clean(caller)}",
         "url": url,
         "secret": secret,
         "inline": inline,

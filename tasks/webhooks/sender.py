@@ -85,6 +85,7 @@ class Sender:
     heard: Callable[[str], object] = lambda _: None
     _flying: set[asyncio.Task[None]] = field(default_factory=set)
     _targets: Counter[str] = field(default_factory=Counter)
+    _callers: Counter[str] = field(default_factory=Counter)
     _failing: dict[str, None] = field(default_factory=dict)
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _closing: bool = False
@@ -139,12 +140,16 @@ class Sender:
             most=free,
             # Half of all places are kept for targets that have nothing under way and are not known to fail, or those
             # that hang would take them all.
-            more=max(0, self.rules.most // 2 - len(self._flying)),
+            more=max(0, max(1, self.rules.most // 2) - len(self._flying)),
             each=EACH,
             room=self._room(),
+            # A quarter is kept for other callers, or one whose receivers all hang would have the others wait for them.
+            share=self.rules.most - self.rules.most // 4,
+            held=self._callers,
         )
         for due in taken:
             self._targets[due.target] += 1
+            self._callers[due.caller] += 1
             task = asyncio.create_task(self._attempt(due), name=f"attempt of {due.id}")
             self._flying.add(task)
             task.add_done_callback(self._flying.discard)
@@ -177,9 +182,10 @@ class Sender:
         except Exception:
             log.exception("unexpected error in delivery %s", due.id)
         finally:
-            self._targets[due.target] -= 1
-            if not self._targets[due.target]:
-                del self._targets[due.target]
+            for counter, name in ((self._targets, due.target), (self._callers, due.caller)):
+                counter[name] -= 1
+                if not counter[name]:
+                    del counter[name]
             self._woken.set()
 
     async def _tried(self, due: Due) -> Tried:

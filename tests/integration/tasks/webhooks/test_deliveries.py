@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from tasks.db import Database
@@ -45,6 +47,25 @@ def test_an_attempt_at_a_url_that_its_endpoint_has_no_more_says_nothing_of_the_e
     found = database.run(endpoints.get, endpoint.id, "default")
     assert (found.disabled_at, found.failing_since) == (None, None)
     assert len(pending()) == 1
+
+
+def test_callers_take_turns_and_none_has_more_than_its_share(
+    database: Database, make_endpoint: Callable[..., Endpoint], now: datetime
+) -> None:
+    for caller, count in (("greedy", 9), ("another", 3)):
+        for _ in range(count):
+            make_endpoint(caller=caller)
+        database.run(outbox.tell, caller, "batch.failed", UUID(int=1), {})
+    given: dict[str, Any] = {"more": 9, "each": 8, "room": {}, "share": 6}
+
+    def take(most: int, **held: int) -> Counter[str]:
+        taken = database.run(deliveries.claim, now + MINUTE, MINUTE, most=most, held=held, **given)
+        return Counter(due.caller for due in taken)
+
+    assert take(4) == {"greedy": 2, "another": 2}
+    assert take(9, greedy=2, another=2) == {"greedy": 4, "another": 1}
+    assert take(9, greedy=6, another=3) == {}
+    assert take(9) == {"greedy": 3}
 
 
 def test_a_rotation_that_is_asked_for_twice_keeps_the_secret_that_receivers_have(

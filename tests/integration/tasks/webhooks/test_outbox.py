@@ -54,6 +54,7 @@ def claim(
     database: Database, now: datetime, *, most: int = 100, more: int | None = None, each: int = 8, **room: int
 ) -> list[Due]:
     given: dict[str, Any] = {"more": most if more is None else more, "each": each, "room": room}
+    given |= {"share": most, "held": {}}
     return database.run(deliveries.claim, now, MINUTE, most=most, **given)
 
 
@@ -106,7 +107,7 @@ def test_a_job_tells_whom_it_names_once_for_each_end(
         "https://one.example.org:8443/x",
         (b"k" * 32,),
         True,
-        "host one.example.org:8443",
+        "host one.example.org:8443 of default",
     )
     again = database.run(change.retry, job.id, "default", now).job
     database.run(finish, [ending(_at(job, again.fence), JobState.SUCCEEDED)])

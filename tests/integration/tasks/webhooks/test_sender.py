@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest
 from aiohttp import web
+from sqlalchemy import Connection
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from tasks.db import Database
@@ -224,6 +225,83 @@ async def test_a_hundred_dead_receivers_do_not_delay_a_healthy_one(
     assert sum(count for path, count in receiver.at_once.items() if path != "/well") >= 100
     never.set()
     await until(lambda: not listed(database, caller="dead0", state=State.PENDING))
+
+
+def many_hosts(database: Database, url: str, caller: str, count: int) -> None:
+    """Deliveries to receivers that jobs of this caller named, each of a host of its own."""
+
+    def write(conn: Connection) -> None:
+        conn.exec_driver_sql(
+            """
+            INSERT INTO deliveries (id, caller, target, url, secret, type, object, data, created_at, next_at)
+            SELECT gen_random_uuid(), %(caller)s, 'host ' || n || ' of ' || %(caller)s, %(url)s, %(secret)s,
+              'job.failed', gen_random_uuid(), '{}', now(), now() FROM generate_series(1, %(count)s) AS n
+            """,
+            {"caller": caller, "url": url, "secret": SECRET, "count": count},
+        ).close()
+
+    database.run(write)
+
+
+async def test_a_caller_whose_many_hosts_hang_leaves_places_to_others(
+    database: Database, receiver: Receiver, start: Start, endpoint: Callable[..., Endpoint]
+) -> None:
+    never = asyncio.Event()
+
+    async def hang(_: int) -> int:
+        await never.wait()
+        return 200
+
+    receiver.answers["/dead"] = hang
+    many_hosts(database, receiver.url + "/dead", "greedy", 60)
+    sender = await start(timeout_s=30.0, most=20)
+    await receiver.until(15, "/dead")
+    endpoint("/well")
+    tell(database)
+    sender.wake()
+    await receiver.until(1, "/well")
+    assert receiver.at_once["/dead"] == 15
+    never.set()
+    await until(lambda: not listed(database, caller="greedy", state=State.PENDING))
+
+
+async def test_what_waits_for_a_host_holds_up_nobody_else_who_names_it(
+    database: Database, receiver: Receiver, start: Start, stored_job: NewJob
+) -> None:
+    never = asyncio.Event()
+
+    async def hang(_: int) -> int:
+        await never.wait()
+        return 200
+
+    def end_one(path: str, caller: str) -> None:
+        job = stored_job(caller=caller, webhook=Hook(receiver.url + path, SECRET, inline=False))
+        database.run(change.cancel, job.id, caller)
+
+    receiver.answers["/slow"] = hang
+    for _ in range(2 * EACH):
+        end_one("/slow", "greedy")
+    sender = await start(timeout_s=30.0)
+    await receiver.until(EACH, "/slow")
+    end_one("/well", "another")
+    sender.wake()
+    await receiver.until(1, "/well")
+    assert receiver.most_at_once["/slow"] == EACH
+    never.set()
+    await until(lambda: not listed(database, caller="greedy", state=State.PENDING))
+
+
+async def test_a_sender_of_one_attempt_at_once_tries_again_what_failed(
+    database: Database, receiver: Receiver, start: Start, endpoint: Callable[..., Endpoint], clock: Clock
+) -> None:
+    endpoint("/bad")
+    receiver.answers["/bad"] = 500
+    tell(database)
+    sender = await start(most=1, clock=clock)
+    await until(lambda: bool(sender._failing) and not sender._flying)
+    clock.ahead = timedelta(minutes=1)
+    sender.wake()
+    await receiver.until(2, "/bad")
 
 
 async def test_one_that_fails_gets_one_attempt_at_a_time(
