@@ -51,6 +51,7 @@ HEAD_BYTES = 64 * 1024
 """More than this before a response begins is none."""
 
 _PIECE = 2**20
+_TURN = 64
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -99,7 +100,7 @@ class Opener:
             if announced.isdigit() and int(announced) > most_bytes:
                 raise _too_large(param, most_bytes)
             data = bytearray()
-            async for piece in _decoded(_stream(response), headers.get("content-encoding", ""), param):
+            async for piece in _decoded(_stream(response), headers.get("content-encoding", ""), param, most_bytes):
                 data += piece
                 if len(data) > most_bytes:
                     raise _too_large(param, most_bytes)
@@ -309,12 +310,20 @@ def _headers(response: httpcore.Response) -> dict[str, str]:
 
 
 async def _stream(response: httpcore.Response) -> AsyncIterator[bytes]:
+    """The pieces of a body. A server may send thousands of a byte each at once: others have their turn between them."""
+    count = 0
     async for piece in response.aiter_stream():
+        count += 1
+        if count % _TURN == 0:
+            await asyncio.sleep(0)
         yield piece
 
 
-async def _decoded(pieces: AsyncIterator[bytes], encoding: str, param: str) -> AsyncIterator[bytes]:
-    """What the pieces say, in pieces that are small however much a few bytes stand for. Raises UrlUnreachable."""
+async def _decoded(pieces: AsyncIterator[bytes], encoding: str, param: str, most: int) -> AsyncIterator[bytes]:
+    """What the pieces say, in pieces that are small however much a few bytes stand for.
+
+    Raises UrlUnreachable, or LimitExceeded for more than `most` packed bytes: these may stand for nothing, without end.
+    """
     encoding = encoding.strip().lower()
     if encoding in {"", "identity"}:
         async for piece in pieces:
@@ -323,12 +332,20 @@ async def _decoded(pieces: AsyncIterator[bytes], encoding: str, param: str) -> A
     if encoding not in {"gzip", "x-gzip", "deflate"}:
         raise UrlUnreachable(f"{param!r} comes in a Content-Encoding that was not asked for.", param=param)
     reader = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    packed = 0
     try:
         async for piece in pieces:
+            packed += len(piece)
+            if packed > most + HEAD_BYTES:  # what cannot be packed is a little larger than it is
+                raise _too_large(param, most)
             left = piece
-            while left and not reader.eof:
+            while left:
+                if reader.eof:  # perhaps another one, as where packed files were put together, or zeros that fill up
+                    if not (left := left.lstrip(b"\0")):
+                        break
+                    reader = zlib.decompressobj(zlib.MAX_WBITS | 16)
                 yield reader.decompress(left, _PIECE)
-                left = reader.unconsumed_tail
+                left = reader.unconsumed_tail or reader.unused_data
                 await asyncio.sleep(0)  # others have their turn while much is unpacked
     except zlib.error:
         raise _garbled(param) from None

@@ -56,7 +56,10 @@ class Resolver:
             with suppress(RuntimeError):  # the loop has ended, and nobody waits
                 loop.call_soon_threadsafe(done, found)
 
-        threading.Thread(target=look, name="resolve", daemon=True).start()
+        try:
+            threading.Thread(target=look, name="resolve", daemon=True).start()
+        except RuntimeError as error:  # there may be no more threads just now
+            done(OSError(str(error)))
 
 
 def _look(host: str) -> list[Address] | OSError:

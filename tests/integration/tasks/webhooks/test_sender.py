@@ -12,7 +12,6 @@ from uuid import UUID
 
 import pytest
 from aiohttp import web
-from sqlalchemy import Connection
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from tasks.db import Database
@@ -230,17 +229,13 @@ async def test_a_hundred_dead_receivers_do_not_delay_a_healthy_one(
 def many_hosts(database: Database, url: str, caller: str, count: int) -> None:
     """Deliveries to receivers that jobs of this caller named, each of a host of its own."""
 
-    def write(conn: Connection) -> None:
-        conn.exec_driver_sql(
-            """
-            INSERT INTO deliveries (id, caller, target, url, secret, type, object, data, created_at, next_at)
-            SELECT gen_random_uuid(), %(caller)s, 'host ' || n || ' of ' || %(caller)s, %(url)s, %(secret)s,
-              'job.failed', gen_random_uuid(), '{}', now(), now() FROM generate_series(1, %(count)s) AS n
-            """,
-            {"caller": caller, "url": url, "secret": SECRET, "count": count},
-        ).close()
-
-    database.run(write)
+    given = {"caller": caller, "url": url, "secret": SECRET, "count": count}
+    statement = """
+    INSERT INTO deliveries (id, caller, target, url, secret, type, object, data, created_at, next_at)
+    SELECT gen_random_uuid(), %(caller)s, 'host ' || n || ' of ' || %(caller)s, %(url)s, %(secret)s, 'job.failed',
+      gen_random_uuid(), '{}', now(), now() FROM generate_series(1, %(count)s) AS n
+    """
+    database.run(lambda conn: conn.exec_driver_sql(statement, given).close())
 
 
 async def test_a_caller_whose_many_hosts_hang_leaves_places_to_others(

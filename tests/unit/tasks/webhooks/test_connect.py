@@ -227,11 +227,42 @@ async def test_a_bomb_is_unpacked_no_further_than_the_limit(encoding: str) -> No
     assert peak < 8 * 2**20
 
 
+async def test_packed_bytes_that_stand_for_nothing_are_cut_off() -> None:
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+    head = (
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + packer.compress(b"x") + packer.flush(zlib.Z_SYNC_FLUSH)
+    )
+    async with receiving(endless(head, b"\x00\x00\x00\xff\xff" * 2000)) as public:
+        with pytest.raises(LimitExceeded):
+            await opener().fetch(f"http://{NAME}:{public.port}/", timeout_s=5.0, most_bytes=2**16)
+
+
+async def test_a_body_in_pieces_of_a_byte_leaves_others_their_turns() -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with receiving(endless(head, b"1\r\nx\r\n" * 2000)) as public:
+        task = asyncio.create_task(others())
+        before = turns
+        await opener().post(f"http://{NAME}:{public.port}/", b"{}", {}, timeout_s=5.0, most_bytes=16_000)
+        task.cancel()
+    assert turns - before > 200
+
+
 @pytest.mark.parametrize(
     ("encoding", "body", "comes"),
     [
         ("gzip", gzip.compress(b"text"), b"text"),
         ("GZip", gzip.compress(b"x" * 100_000), b"x" * 100_000),
+        ("gzip", gzip.compress(b"one, ") + gzip.compress(b"and another"), b"one, and another"),
+        ("gzip", gzip.compress(b"text") + bytes(100_000), b"text"),
+        ("gzip", gzip.compress(b"text") + b"no gzip", None),
         ("identity", b"text", b"text"),
         ("gzip", gzip.compress(b"x" * 100_000)[:-9], None),
         ("gzip", b"no gzip", None),

@@ -69,6 +69,18 @@ async def test_one_look_is_for_all_who_ask_meanwhile_and_holds_nobody_else_up(sl
     assert slow.asked.count(b"slow.example.com") == 2
 
 
+async def test_a_look_for_which_there_is_no_thread_fails_alone(monkeypatch: pytest.MonkeyPatch, slow: Slow) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    resolve = Resolver(most=1)
+    with monkeypatch.context() as without:
+        without.setattr(threading.Thread, "start", start)
+        with pytest.raises(OSError, match="thread"):
+            await resolve("a.example.com")
+    assert await asyncio.wait_for(resolve("a.example.com"), 5.0)
+
+
 async def test_so_many_are_looked_up_at_once_whoever_gave_up(slow: Slow) -> None:
     slow.answers[b"slow.example.com"] = threading.Event()
     resolve = Resolver(most=1)
