@@ -261,7 +261,7 @@ async def test_a_body_in_pieces_of_a_byte_leaves_others_their_turns() -> None:
         ("gzip", gzip.compress(b"text"), b"text"),
         ("GZip", gzip.compress(b"x" * 100_000), b"x" * 100_000),
         ("gzip", gzip.compress(b"one, ") + gzip.compress(b"and another"), b"one, and another"),
-        ("gzip", gzip.compress(b"text") + bytes(100_000), b"text"),
+        ("gzip", gzip.compress(b"text") + bytes(50_000), b"text"),
         ("gzip", gzip.compress(b"text") + b"no gzip", None),
         ("identity", b"text", b"text"),
         ("gzip", gzip.compress(b"x" * 100_000)[:-9], None),
