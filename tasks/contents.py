@@ -64,11 +64,11 @@ class Contents:
             raise _away(error) from error
         return key
 
-    def get(self, key: str) -> bytes:
-        """Read it. Raises BlobMissing, or StoreUnavailable."""
+    def get(self, key: str, most: int = -1) -> bytes:
+        """Read it, or its first `most` bytes. Raises BlobMissing, or StoreUnavailable."""
         try:
             with self._blobs.reading(key) as file:
-                return file.read()
+                return file.read(most)
         except FileNotFoundError:
             log.warning("blob %s is gone", key)
             raise BlobMissing from None
@@ -107,9 +107,9 @@ class AsyncContents:
         key = await self._run(self.contents.put, job.id, job.inputs)
         return replace(job, inputs=b"", inputs_blob=key)
 
-    async def get(self, key: str) -> bytes:
-        """Read a blob. Raises BlobMissing, or StoreUnavailable."""
-        return await self._run(self.contents.get, key)
+    async def get(self, key: str, most: int = -1) -> bytes:
+        """Read a blob, or its first `most` bytes. Raises BlobMissing, or StoreUnavailable."""
+        return await self._run(self.contents.get, key, most)
 
     async def delete(self, keys: Iterable[str]) -> list[str]:
         """Remove blobs; the keys of those that are gone now."""

@@ -31,12 +31,18 @@ class Results:
         """The job's result as JSON takes it; None if it is too large or not there. Raises StoreUnavailable."""
         try:
             found = await self.database.run(read.result, id_, caller)
-            stored = found.rows if found.blob is None else await self.contents.get(found.blob)
+            stored = found.rows if found.blob is None else await self._beginning(found.blob)
         except _GONE:
             return None
         if stored is None or len(stored) > MOST_INLINE_BYTES:
             return None
         return await asyncio.to_thread(_written, stored)
+
+    async def _beginning(self, blob: str) -> bytes | None:
+        """As much of a blob as shows whether it is too large. It may have any size, and its store may be away."""
+        if self.contents.contents.most >= MOST_INLINE_BYTES:  # only what is larger is a blob
+            return None
+        return await self.contents.get(blob, MOST_INLINE_BYTES + 1)
 
 
 def _written(stored: bytes) -> Any:
