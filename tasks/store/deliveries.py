@@ -12,6 +12,7 @@ import orjson
 from sqlalchemy import Connection
 
 from tasks.store.endpoints import DROP, own_secret
+from tasks.store.pages import first_of
 from tasks.store.rows import clean, columns, unnest
 from tasks.webhooks.endpoint import Attempt, Delivery, DeliveryNotFound, Due
 from tasks.webhooks.schedule import Health, Next, State, Tried, health
@@ -124,7 +125,8 @@ _REDELIVER_RANGE = f"""
 UPDATE deliveries SET {_AGAIN} WHERE id IN (
   SELECT id FROM deliveries
   WHERE endpoint = %(endpoint)s AND caller = %(caller)s AND state = ANY(%(states)s::text[])
-    AND created_at >= %(since)s AND created_at < %(until)s AND (%(after)s::uuid IS NULL OR id > %(after)s)
+    AND created_at >= %(since)s AND created_at < %(until)s AND id >= %(first)s
+    AND (%(after)s::uuid IS NULL OR id > %(after)s)
   ORDER BY id LIMIT %(limit)s FOR NO KEY UPDATE
 )
 RETURNING id
@@ -327,6 +329,7 @@ def redeliver_range(
         "endpoint": endpoint,
         "caller": clean(caller),
         "since": since,
+        "first": first_of(since),  # by the index, past all that is older
         "until": until,
         "states": [state.value for state in states],
         "now": now,

@@ -99,6 +99,10 @@ def test_no_statement_reads_all_deliveries(plans: dict[str, str]) -> None:
     assert all("deliveries" in plan for name, plan in plans.items() if name != "attempts")
 
 
+def test_a_range_begins_where_its_time_does(plans: dict[str, str]) -> None:
+    assert "id >= " in plans["range"], plans["range"]
+
+
 def test_what_is_known_of_thousands_of_targets_is_looked_up_and_not_joined(plans: dict[str, str]) -> None:
     assert "jsonb_each" not in plans["claim"], plans["claim"]
 
