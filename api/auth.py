@@ -108,7 +108,7 @@ class Keys:
             raise KeyUnknown
         key.check(self._now())
         if needed not in key.scopes and Scope.ADMIN not in key.scopes:
-            raise ScopeMissing(f"The key has not the scope {needed.value!r}, which this needs.")
+            raise ScopeMissing.of(needed, key.tenant.name, key.scopes)
         self._note(key)
         return Identity(key.tenant.name, key.scopes, key.id)
 

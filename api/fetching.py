@@ -39,7 +39,8 @@ class Fetching:
 
     def __init__(self, settings: Settings, opener: Opener | None = None) -> None:
         self._settings = settings
-        self._opener = opener or Opener(Guard.of(settings.fetch_allow, http=settings.fetch_http))
+        guard = Guard.of(settings.fetch_allow, http=settings.fetch_http, settings="ROOST_FETCH")
+        self._opener = opener or Opener(guard)
         self._turns = asyncio.Semaphore(settings.fetch_in_flight)
         self._turns_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 

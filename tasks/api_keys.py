@@ -10,7 +10,7 @@ import hashlib
 import re
 import secrets
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -71,9 +71,20 @@ class TenantDisabled(TaskError):
 
 
 class ScopeMissing(TaskError):
-    """The key may not do this; the message names the scope that it lacks."""
+    """The key may not do this; the message names the scope that it lacks, and how one is made that has it."""
 
     code = "scope_missing"
+
+    @classmethod
+    def of(cls, needed: Scope, tenant: str, had: Iterable[Scope], *, param: str | None = None) -> ScopeMissing:
+        """What a key lacks of such a tenant and with such scopes."""
+        scopes = [needed] if needed is Scope.ADMIN else sorted({*had, needed})
+        options = " ".join(f"--scope {scope.value}" for scope in scopes)
+        return cls(
+            f"The key has not the scope {needed.value!r}, which this needs. Whoever runs this server makes one that "
+            f"has it: `roost keys create --tenant {tenant} {options}`.",
+            param=param,
+        )
 
 
 class TenantNotFound(TaskError):

@@ -61,7 +61,7 @@ class Limits:
             max_text_chars=settings.max_text_chars,
             default_retention_s=settings.default_retention_s,
             max_retention_s=settings.max_retention_s,
-            webhooks=Guard.of(settings.webhook_allow, http=settings.webhook_http),
+            webhooks=Guard.of(settings.webhook_allow, http=settings.webhook_http, settings="ROOST_WEBHOOK"),
         )
 
 

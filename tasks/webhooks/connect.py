@@ -136,7 +136,7 @@ class Opener:
                 network.begun()
                 yield response
         except _Inside as error:
-            raise UrlRefused(f"{param!r} must be a URL that leads to a public host: {error}.", param=param) from None
+            raise UrlRefused(f"{param!r} {self.guard.inside(str(error))}.", param=param) from None
         except TimeoutError:
             raise UrlUnreachable(f"{param!r} took longer than {timeout_s:g} s.", param=param, retryable=True) from None
         except _FAILED as error:

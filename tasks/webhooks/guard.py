@@ -62,15 +62,19 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What may be reached: the outside by https, and what `allowed` names, by http too. `http`: the outside as well."""
+    """What may be reached: the outside by https, and what `allowed` names, by http too. `http`: the outside as well.
+
+    `settings` begins the names of the two settings that say so.
+    """
 
     allowed: Allowed = field(default_factory=Allowed)
     http: bool = False
+    settings: str = ""
 
     @classmethod
-    def of(cls, allow: str, *, http: bool) -> Guard:
+    def of(cls, allow: str, *, http: bool, settings: str = "") -> Guard:
         """The guard of two settings: a list of what is allowed, and whether http is. Raises ValueError."""
-        return cls(parse_allowed(allow), http)
+        return cls(parse_allowed(allow), http, settings)
 
     def check(self, url: str, param: str = "url") -> Target:
         """The URL, if its text leads nowhere that is refused. Nothing is resolved. Raises UrlRefused, naming `param`.
@@ -81,6 +85,13 @@ class Guard:
             return self._checked(url)
         except _Refused as error:
             raise UrlRefused(f"{param!r} {error}.", param=param) from None
+
+    def inside(self, why: str) -> str:
+        """What a URL must be that leads to the inside, and who can let it through."""
+        return f"must be a URL that leads to a public host: {why}{self._asking('ALLOW')}"
+
+    def _asking(self, setting: str) -> str:
+        return f"; whoever runs this server can allow it with {self.settings}_{setting}" if self.settings else ""
 
     def refusal(self, host: str, address: Address) -> str | None:
         """Why this address of a host is not connected to: the class that it is of; None if it may be."""
@@ -110,9 +121,9 @@ class Guard:
         if not inside:
             why = address_refusal(address) if address is not None else _name_refusal(name)
             if why is not None:
-                raise _Refused(f"must be a URL that leads to a public host: {why}")
+                raise _Refused(self.inside(why))
         if scheme == "http" and not (inside or self.http):
-            raise _Refused("must be a URL that starts with https://")
+            raise _Refused(f"must be a URL that starts with https://{self._asking('HTTP')}")
         return Target(scheme, name, _PORTS[scheme] if port is None else port, _target(match["target"]), address)
 
 

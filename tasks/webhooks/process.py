@@ -21,7 +21,6 @@ from tasks.db import AsyncDatabase
 from tasks.errors import TaskError
 from tasks.settings import Settings
 from tasks.store import deliveries
-from tasks.webhooks.addresses import parse_allowed
 from tasks.webhooks.connect import Opener
 from tasks.webhooks.guard import Guard
 from tasks.webhooks.inlining import Results
@@ -81,7 +80,7 @@ class SenderThread:
             stack.push_async_callback(redis.aclose)
             contents = AsyncContents(Contents(Blobs(settings.blobs_url), settings.blob_bytes))
             stack.callback(contents.close)
-            opener = Opener(Guard(parse_allowed(settings.webhook_allow), settings.webhook_http))
+            opener = Opener(Guard.of(settings.webhook_allow, http=settings.webhook_http, settings="ROOST_WEBHOOK"))
             stack.push_async_callback(opener.close)
             counted = Counted(redis)
             sender = Sender(

@@ -78,7 +78,8 @@ async def test_a_key_does_what_its_scopes_say(keyed: Api, make: Make, consumer: 
         found = await keyed.http.request(method, path if method == "GET" else f"{path}/cancel", headers=by(key))
         assert found.status_code == expected, found.text
     assert found.json()["error"]["code"] == "scope_missing"
-    assert "'write'" in found.json()["error"]["message"]
+    said = "`roost keys create --tenant acme --scope read --scope write`"
+    assert all(part in found.json()["error"]["message"] for part in ("'write'", said))
     assert (await keyed.http.get("/metrics", headers=by(reads))).status_code == 403
     assert (await keyed.http.get("/metrics", headers=by(rules))).status_code == 200
 

@@ -103,6 +103,16 @@ def test_nobody_else_is(url: str) -> None:
     refused(url, INSIDERS)
 
 
+@pytest.mark.parametrize(
+    ("url", "setting"),
+    [("https://10.1.2.3/", "ROOST_FETCH_ALLOW"), ("https://db.lan/", "ROOST_FETCH_ALLOW"),
+     ("http://example.com/", "ROOST_FETCH_HTTP")],
+)  # fmt: skip
+def test_who_is_refused_is_told_what_would_let_it_through(url: str, setting: str) -> None:
+    with pytest.raises(UrlRefused, match=f"whoever runs this server can allow it with {setting}"):
+        Guard.of("", http=False, settings="ROOST_FETCH").check(url)
+
+
 def test_a_named_host_may_have_any_address_and_others_none_of_the_inside() -> None:
     inside, outside = ip_address("192.168.1.1"), ip_address("8.8.8.8")
 
