@@ -29,6 +29,9 @@ class TenantLimits:
         return bool(self.requests_per_s or self.open_jobs or self.items_per_day or self.tokens_per_day)
 
 
+LEAST_RATE = 1e-6
+"""A job in twelve days. Until the next one is due it takes a time that can be told."""
+
 NAMES = tuple(field.name for field in fields(TenantLimits))
 
 
@@ -47,6 +50,8 @@ def parsed(own: Mapping[str, Any]) -> Mapping[str, float]:
             raise InvalidRequest(f"{name!r} must be a number, 0 or more.", param=name)
         if name != "requests_per_s" and value != int(value):
             raise InvalidRequest(f"{name!r} must be a whole number.", param=name)
+        if name == "requests_per_s" and 0 < value < LEAST_RATE:
+            raise InvalidRequest(f"'requests_per_s' must be 0 or at least {LEAST_RATE:f}.", param=name)
         if name == "burst" and value < 1:
             raise InvalidRequest("'burst' must be at least 1.", param=name)
     return {name: value if name == "requests_per_s" else int(value) for name, value in own.items()}

@@ -21,7 +21,7 @@ from api.route import PlainRoute, documented
 from api.routes.replies import errors
 from api.schemas import Reply
 from api.services import services
-from tasks.api_keys import Scope, ScopeMissing
+from tasks.api_keys import Scope, ScopeMissing, tenant_name
 from tasks.errors import InvalidRequest
 from tasks.store import usage
 from tasks.store.usage import By
@@ -100,8 +100,8 @@ async def report(request: Request) -> Response:
         raise InvalidRequest("'since' must not be after 'until'.", param="since")
     asked = query.tenant or who.tenant
     if asked != who.tenant and Scope.ADMIN not in who.scopes:
-        raise ScopeMissing("The usage of other tenants needs a key with the scope 'admin'.", param="tenant")
-    caller = None if asked == "*" else asked
+        raise ScopeMissing.of(Scope.ADMIN, who.tenant, who.scopes, param="tenant")
+    caller = None if asked == "*" else tenant_name(asked)
     found = await it.database.run(usage.report, caller, since, until, query.by, MOST_LINES)
     data = [{"tenant": line.tenant, query.by.value: line.key, **asdict(line.used)} for line in found]
     if _CSV in request.headers.get("accept", ""):

@@ -25,6 +25,7 @@ from tasks.store import api_keys as store
 from tasks.tenant_limits import NAMES, parsed
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+_LONGEST_S = 2**31 - 1  # as many as the column holds
 
 
 @click.group()
@@ -164,6 +165,8 @@ def _limit(text: str) -> tuple[str, float | None]:
         raise InvalidRequest(f"{name!r} must be a number, not {value[:50]!r}.", param=name)
     if name == "retention_s" and number is not None and (number < 60 or number != int(number)):
         raise InvalidRequest("'retention_s' must be at least 60, in whole seconds.", param=name)
+    if name == "retention_s" and number is not None and number > _LONGEST_S:
+        raise InvalidRequest(f"'retention_s' must be at most {_LONGEST_S}.", param=name)
     return name, number
 
 

@@ -61,12 +61,12 @@ def find(conn: Connection, hash_: bytes) -> ApiKey | None:
 
 def keys(conn: Connection, tenant: str | None = None) -> list[ApiKey]:
     """The keys of one tenant or of all."""
-    return [_key_of(row) for row in conn.exec_driver_sql(_LIST, {"tenant": tenant})]
+    return [_key_of(row) for row in conn.exec_driver_sql(_LIST, {"tenant": tenant and clean(tenant)})]
 
 
 def tenants(conn: Connection, name: str | None = None) -> list[Tenant]:
     """All tenants, or the one of this name."""
-    return [_tenant_of(row) for row in conn.exec_driver_sql(_TENANTS, {"name": name})]
+    return [_tenant_of(row) for row in conn.exec_driver_sql(_TENANTS, {"name": name and clean(name)})]
 
 
 def tenant(conn: Connection, name: str) -> Tenant:
@@ -110,14 +110,14 @@ def used(conn: Connection, id_: UUID, now: datetime, before: datetime) -> None:
 
 def limit(conn: Connection, name: str, limits: Mapping[str, Any], retention_s: int | None) -> None:
     """Set what differs from the settings for a tenant. Raises TenantNotFound."""
-    given = {"name": name, "limits": orjson.dumps(dict(limits)).decode(), "retention": retention_s}
+    given = {"name": clean(name), "limits": orjson.dumps(dict(limits)).decode(), "retention": retention_s}
     if conn.exec_driver_sql(_LIMIT, given).one_or_none() is None:
         raise TenantNotFound(param="tenant")
 
 
 def disable(conn: Connection, name: str, now: datetime, *, disabled: bool) -> None:
     """Have none of a tenant's keys work, or all that are good. Raises TenantNotFound."""
-    given = {"name": name, "now": now, "disabled": disabled}
+    given = {"name": clean(name), "now": now, "disabled": disabled}
     if conn.exec_driver_sql(_DISABLE, given).one_or_none() is None:
         raise TenantNotFound(param="tenant")
 

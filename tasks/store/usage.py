@@ -10,6 +10,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
+from tasks.store.rows import clean
+
 
 @dataclass(frozen=True, slots=True)
 class Used:
@@ -77,7 +79,7 @@ def count(conn: Connection, ids: Sequence[UUID], source: str) -> None:
 
 def report(conn: Connection, caller: str | None, since: date, until: date, by: By, limit: int) -> list[Line]:
     """What one tenant used, or all, from the first of these days to the last."""
-    given = {"caller": caller, "since": since, "until": until, "limit": limit}
+    given = {"caller": caller and clean(caller), "since": since, "until": until, "limit": limit}
     return _lines(conn.exec_driver_sql(_REPORT.format(by=by.value), given).all())
 
 

@@ -195,6 +195,8 @@ async def test_the_first_days_of_all_can_be_asked_for(api: Api) -> None:
         ("since=2026-02-01&until=2026-01-01", "since"),
         ("by=week", "by"),
         ("modell=x", "modell"),
+        ("tenant=%00", "tenant"),
+        ("tenant=Acme", "tenant"),
     ],
 )
 async def test_a_report_that_cannot_be_is_refused_by_name(api: Api, query: str, param: str) -> None:

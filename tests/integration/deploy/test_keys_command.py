@@ -84,6 +84,8 @@ def test_what_a_tenant_may_is_set_by_name(run: Run) -> None:
         (("limit", "acme", "open_jobs=-1"), "0 or more"),
         (("limit", "acme", "retention_s=5"), "at least 60"),
         (("limit", "acme", "retention_s=nan"), "must be a number"),
+        (("limit", "acme", "retention_s=1e10"), "at most 2147483647"),
+        (("limit", "acme", "requests_per_s=1e-320"), "at least 0.000001"),
         (("limit", "acme", "open_jobs=inf"), "must be a number"),
         (("disable", "nobody"), "No such tenant"),
     ],
