@@ -1,7 +1,8 @@
 """Letting requests in: by their key, where keys are asked for. What it cannot find out lets nobody in.
 
 Keys are asked for with ROOST_AUTH=on; with `auto` unless the server listens to its own machine alone, and then of
-requests that came from elsewhere all the same: to another address of the machine, or through a proxy.
+requests that came from elsewhere all the same: to another address or by another name of the machine, or by a proxy.
+Where nobody is asked, pages of other sites may not have a browser change anything (`api.sites`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from starlette.datastructures import Headers
 from starlette.types import Scope as AsgiScope
 
 from api.identity import ANYONE, Identity
+from api.sites import check_site, is_own
+from catalog.errors import RoostError
 from tasks.api_keys import ApiKey, KeyMissing, KeyUnknown, Scope, ScopeMissing, Tenant, hash_of, is_key
 from tasks.db import AsyncDatabase
 from tasks.errors import Overloaded, StoreUnavailable, TaskError
@@ -66,6 +69,7 @@ class Keys:
     def __init__(self, settings: Settings, database: AsyncDatabase, clock: Callable[[], float]) -> None:
         self._auth = settings.auth
         self._local = settings.is_local
+        self._public_url = settings.public_url
         self._database = database
         self._clock = clock
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
@@ -96,9 +100,11 @@ class Keys:
         """Who asks, if that may do what needs this scope.
 
         Raises KeyMissing, KeyUnknown, KeyExpired, KeyRevoked, TenantDisabled, ScopeMissing, or StoreUnavailable when
-        the key cannot be looked up.
+        the key cannot be looked up; where none is asked for CrossSite.
         """
         if not self.asked_for(scope):
+            # A socket says more than a page may read of any other reply.
+            check_site(scope.get("method", "CONNECT"), Headers(scope=scope), self._public_url)
             return ANYONE
         text = _key_in(Headers(scope=scope))
         if not is_key(text):
@@ -111,6 +117,14 @@ class Keys:
             raise ScopeMissing.of(needed, key.tenant.name, key.scopes)
         self._note(key)
         return Identity(key.tenant.name, key.scopes, key.id)
+
+    async def still_in(self, scope: AsgiScope, needed: Scope) -> bool:
+        """Whether who was let in would be let in now: for what goes on for longer than a key may be good."""
+        try:
+            await self.let_in(scope, needed)
+        except RoostError:
+            return False
+        return True
 
     async def _look_up(self, hash_: bytes) -> ApiKey | None:
         known, now = self._known.get(hash_), asyncio.get_running_loop().time()
@@ -179,9 +193,10 @@ def _keep(kept: OrderedDict[bytes, V], name: bytes, value: V) -> None:
 
 
 def _from_elsewhere(scope: AsgiScope) -> bool:
-    """Whether it came to an address of the machine that others reach, or through a proxy."""
-    if any(name.decode("latin-1") in _FORWARDED for name, _ in scope["headers"]):
-        return True
+    """Whether it came to an address of the machine that others reach, by a name that others can give, or by a proxy."""
+    for name, value in scope["headers"]:
+        if name.decode("latin-1") in _FORWARDED or (name == b"host" and value and not is_own(value.decode("latin-1"))):
+            return True
     server = scope.get("server")
     if not server or server[1] is None:
         # A socket without an address has a proxy at its other end, as likely as not.

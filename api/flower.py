@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from ipaddress import ip_address
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx
 from starlette.responses import Response, StreamingResponse
@@ -55,46 +54,11 @@ class FlowerNotSet(FlowerUnavailable):
     retryable = False
 
 
-class CrossSite(TaskError):
-    """The request was made by a page of another site, with the key that the browser keeps; it was not carried out."""
-
-    code = "cross_site"
-
-
 def path_of(path: str) -> str | None:
     """A path below the prefix as Flower is asked for it, or None for one that it cannot have: it leads out, perhaps."""
     *folders, last = path.split("/")
     named = all(_SEGMENT.fullmatch(segment) for segment in folders) and (not last or _SEGMENT.fullmatch(last))
     return f"{FLOWER_PREFIX}/{quote(path, safe='/@:+,=~!')}" if named else None
-
-
-def check_site(method: str, headers: Mapping[str, str], public_url: str) -> None:
-    """Refuse what a page of another site had the browser send. Raises CrossSite.
-
-    A browser adds the key that its user gave it to every request to this server, whoever made it.
-    """
-    if method in {"GET", "HEAD"}:
-        return
-    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    if site is not None and site not in {"same-origin", "none"}:
-        raise CrossSite
-    if origin is not None and _host(origin) not in {headers.get("host", "").lower(), _host(public_url)} - {""}:
-        raise CrossSite
-
-
-def check_host(headers: Mapping[str, str]) -> None:
-    """Where nobody is asked for a key, a page elsewhere could give this machine a name of its own. Raises CrossSite."""
-    host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
-    try:
-        local = ip_address(host).is_loopback
-    except ValueError:
-        local = host == "localhost" or host.endswith(".localhost")
-    if not local:
-        raise CrossSite("Without a key Flower is for http://localhost and http://127.0.0.1 alone.")
-
-
-def _host(url: str) -> str:
-    return urlsplit(url).netloc.lower()
 
 
 class Flower:
@@ -112,9 +76,10 @@ class Flower:
             raise FlowerNotSet("There is no Flower here: set ROOST_FLOWER_URL, or ROOST_FLOWER_PORT.")
         asked = quote(query, safe=_QUERY)
         url = httpx.URL(self._base).copy_with(raw_path=(path + (f"?{asked}" if asked else "")).encode("ascii"))
-        passed = {name: value for name, value in headers.items() if name in _PASSED_ON}
+        # As the bytes that came: what a browser says of itself may be anything.
+        passed = [(name.encode(), value.encode("latin-1")) for name, value in headers.items() if name in _PASSED_ON]
         client = self._connected()
-        request = client.build_request(method, url, headers={**passed, "accept-encoding": "identity"}, content=body)
+        request = client.build_request(method, url, headers=[*passed, (b"accept-encoding", b"identity")], content=body)
         try:
             answer = await client.send(request, stream=True)
         except httpx.HTTPError as error:

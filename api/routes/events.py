@@ -21,7 +21,8 @@ from api.routes.jobs import JobId
 from api.routes.replies import errors
 from api.services import Services, services
 from api.texts import Delta, Texts
-from api.waiting import Nudge, is_over
+from api.waiting import Nudge, Signal, Waiter, is_over
+from tasks.api_keys import Scope
 from tasks.errors import (
     BlobMissing,
     InvalidRequest,
@@ -39,6 +40,10 @@ router = APIRouter(route_class=KeyedRoute, tags=["jobs"])
 
 LONGEST_S = 3600.0
 """A stream ends after this; the client reconnects with Last-Event-ID."""
+
+
+LOOK_S = 2.0
+"""How often it is looked whether the caller's key is still good while nothing happens."""
 
 
 class StreamOver(Exception):
@@ -106,11 +111,11 @@ async def events(
                 yield event(now.state.value, now)
             if now is None or now.state.final:
                 return
-            signal = await waiter.next(until)
+            signal = await _next(request, waiter, until)
             while signal is Nudge.SAID:
                 for delta in texts.more(waiter.take()) if texts is not None else ():
                     yield said(job, delta)
-                signal = await waiter.next(until)
+                signal = await _next(request, waiter, until)
             if is_over(signal):
                 return
             if isinstance(signal, Change) and signal.version <= seen:
@@ -121,6 +126,17 @@ async def events(
                 now = await it.database.run(read.job, job.id, job.caller)
             except StoreUnavailable:
                 return
+
+
+async def _next(request: Request, waiter: Waiter, until: float) -> Signal:
+    """The next signal. A stream may go on for longer than its caller's key is good, and ends with it."""
+    loop, keys = asyncio.get_running_loop(), services(request).keys
+    while True:
+        signal = await waiter.next(min(until, loop.time() + LOOK_S))
+        if not await keys.still_in(request.scope, Scope.READ):
+            return Nudge.CLOSING
+        if signal is not Nudge.TIMEOUT or loop.time() >= until:
+            return signal
 
 
 async def _rows(it: Services, job: Job) -> list[dict[str, Any]]:

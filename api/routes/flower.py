@@ -7,7 +7,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from api import flower
+from api import flower, sites
 from api.body import check_length, read
 from api.identity import ANYONE, identity
 from api.route import BrowserRoute, needs
@@ -30,9 +30,9 @@ async def front(request: Request) -> Response:
 async def page(request: Request) -> Response:
     """What Flower shows, or has done to workers."""
     it = services(request)
-    flower.check_site(request.method, request.headers, it.settings.public_url)
+    sites.check_site(request.method, request.headers, it.settings.public_url)
     if identity(request) is ANYONE:
-        flower.check_host(request.headers)
+        sites.check_host(request.headers)
     path = flower.path_of(request.path_params["path"])
     if path is None:
         raise HTTPException(404)

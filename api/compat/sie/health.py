@@ -19,6 +19,7 @@ from api.queries import NoQuery, read_query
 from api.readiness import NotReady, missing
 from api.route import keyed
 from api.services import Services, services
+from tasks.api_keys import Scope
 from tasks.errors import BrokerUnavailable
 
 router = APIRouter(route_class=route_class(errors.render), tags=["health"])
@@ -28,6 +29,9 @@ LOOK_S = 1.0
 
 TRY_AGAIN_LATER = 1013
 """The code that a socket is closed with while the heartbeats cannot be read."""
+
+NO_LONGER = 1008
+"""The code that a socket is closed with when its caller's key was revoked or has expired."""
 
 
 @router.get("/health", summary="Look at workers and models", response_model=SieHealth, responses=errors.errors(503))
@@ -60,6 +64,9 @@ async def watch(socket: WebSocket) -> None:
                 now = cluster_status(await it.presence.lately(LOOK_S), it.clock())
             except BrokerUnavailable as error:
                 await socket.close(TRY_AGAIN_LATER, error.message)
+                return
+            if not await it.keys.still_in(socket.scope, Scope.READ):
+                await socket.close(NO_LONGER, "The key is good no longer.")
                 return
             if _steady(now) != said:
                 said = _steady(now)

@@ -11,8 +11,11 @@ from uuid import uuid4
 import httpx
 import openai
 import pytest
+import websockets
+from websockets.typing import Origin
 
 from api import auth
+from api.routes import events
 from tasks.api_keys import HINT_CHARS, ApiKey, Scope, Tenant, hash_of, new_key
 from tasks.db import Database
 from tasks.errors import StoreUnavailable
@@ -129,6 +132,54 @@ async def test_a_revoked_key_ends_soon_in_every_process(
     database.run(api_keys.disable, "acme", NOW, disabled=True)
     answer = await keyed.http.get("/v1/jobs", headers=by(make()))
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "tenant_disabled")
+
+
+@pytest.mark.parametrize("ends", ["revoked", "disabled"])
+async def test_what_goes_on_for_long_ends_with_its_key(
+    keyed: Api, make: Make, idle_consumer: Consumer, database: Database, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    monkeypatch.setattr(auth, "FRESH_S", 0.0)
+    monkeypatch.setattr(events, "LOOK_S", 0.01)
+    key = make()
+    job = (await keyed.submit(headers=by(key))).json()["id"]
+    watch = f"{keyed.url.replace('http://', 'ws://')}/ws/cluster-status"
+    async with (
+        keyed.http.stream("GET", f"/v1/jobs/{job}/events", headers=by(key)) as stream,
+        websockets.connect(watch, additional_headers=by(key)) as socket,
+    ):
+        told = stream.aiter_lines()
+        assert await anext(told) == "event: queued"
+        await socket.recv()
+        if ends == "revoked":
+            database.run(api_keys.revoke, key[:HINT_CHARS], NOW)
+        else:
+            database.run(api_keys.disable, "acme", NOW, disabled=True)
+        assert "event: running" not in [line async for line in told]
+        with pytest.raises(websockets.ConnectionClosed) as closed:
+            await socket.recv()
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1008
+
+
+async def test_a_page_of_another_site_reaches_nothing_where_nobody_is_asked(api: Api) -> None:
+    elsewhere = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+    # As a page sends it without the browser asking us first: a form, or a body of no type.
+    hook = b'{"url": "https://evil.org/x", "inline": true}'
+    for path in ("/v1/webhooks", "/v1/jobs", "/v1/webhook-secret/rotate", "/v1/embeddings"):
+        answer = await api.http.post(path, content=hook, headers=elsewhere)
+        assert answer.status_code == 403
+        assert "page of another site" in answer.text
+    own = {"Origin": api.url, "Sec-Fetch-Site": "same-origin"}
+    assert (await api.http.get("/v1/webhooks", headers=own)).json()["data"] == []
+    assert (await api.http.post("/v1/webhooks", content=hook, headers=own)).status_code == 201
+    with pytest.raises(websockets.InvalidStatus) as refused:
+        await websockets.connect(
+            f"{api.url.replace('http://', 'ws://')}/ws/cluster-status", origin=Origin("https://a.b")
+        )
+    assert refused.value.response.status_code == 403
+    # A name that a page's own server gave this machine.
+    answer = await api.http.get("/v1/webhooks", headers={"Host": "evil.example"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "key_missing")
 
 
 async def test_while_the_database_is_away_known_keys_go_on_and_others_wait(

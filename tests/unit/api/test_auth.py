@@ -56,6 +56,17 @@ def test_whoever_comes_through_a_proxy_is_asked(name: str) -> None:
     assert asked(Settings(), **{name: "203.0.113.9"})
 
 
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "10.0.0.7", "localhost.evil.example", "["])
+def test_whoever_comes_by_a_name_that_others_can_give_is_asked(host: str) -> None:
+    assert asked(Settings(), host=host)
+    assert not asked(Settings(auth=Auth.OFF), host=host)
+
+
+@pytest.mark.parametrize("host", ["localhost:8080", "127.0.0.1", "[::1]:8080", "roost.localhost", ""])
+def test_the_own_machine_by_its_own_names_is_not(host: str) -> None:
+    assert not asked(Settings(), host=host)
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "roost.lan"])
 def test_beyond_the_own_machine_all_are_asked_and_off_is_refused(host: str) -> None:
     assert asked(Settings(host=host))
