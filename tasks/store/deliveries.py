@@ -56,7 +56,7 @@ _CLAIM = f"""
   WHERE t.target IS NOT NULL AND {_ENABLED}
 ), due AS (
   SELECT id, next_at, more, turn, row_number() OVER (PARTITION BY more ORDER BY turn, next_at) AS place
-  FROM waiting WHERE turn <= %(share)s
+  FROM waiting WHERE turn <= CASE WHEN more THEN %(share_of_more)s ELSE %(share)s END
 ), chosen AS (
   SELECT id FROM due WHERE NOT more OR place <= %(more)s - (SELECT count(*) FROM due WHERE NOT more)
   ORDER BY more, turn, next_at LIMIT %(most)s
@@ -177,11 +177,12 @@ def claim(
     each: int,
     room: Mapping[str, int],
     share: int,
+    share_of_more: int,
     held: Mapping[str, int],
 ) -> list[Due]:
     """Take at most `most` deliveries that are due, of each target no more than `each`.
 
-    A caller has no more than `share`, with what `held` says that it has under way. `room` has the number for targets
+    A caller has no more than `share` with what `held` says that it has under way. `room` has the number for targets
     that have attempts under way, or fail. What goes to them, and what would not be the only attempt to its target, is
     taken only as long as all that is taken is less than `more`. Each that is taken counts an attempt by that, and is
     taken again by whoever looks after the lease if nothing comes of it.
@@ -194,6 +195,7 @@ def claim(
         "more": more,
         "room": orjson.dumps(dict(room)).decode(),
         "share": share,
+        "share_of_more": share_of_more,
         "held": orjson.dumps(dict(held)).decode(),
     }
     return [_due(conn, row) for row in conn.exec_driver_sql(_CLAIM, given).all()]

@@ -133,18 +133,21 @@ class Sender:
         if free <= 0:
             return True
         lease = timedelta(seconds=self.rules.timeout_s + LEASE_SPARE_S)
+        half = max(1, self.rules.most // 2)
         taken = await self.database.run(
             deliveries.claim,
             now,
             lease,
             most=free,
             # Half of all places are kept for targets that have nothing under way and are not known to fail, or those
-            # that hang would take them all.
-            more=max(0, max(1, self.rules.most // 2) - len(self._flying)),
+            # that hang would take them all. What one caller has counts as no more than half of that, or it would have
+            # nobody else's failing ones tried again.
+            more=max(0, half - sum(min(count, max(1, half // 2)) for count in self._callers.values())),
             each=EACH,
             room=self._room(),
             # A quarter is kept for other callers, or one whose receivers all hang would have the others wait for them.
             share=self.rules.most - self.rules.most // 4,
+            share_of_more=half,
             held=self._callers,
         )
         for due in taken:

@@ -36,7 +36,16 @@ async def test_a_line_of_a_native_verb_may_name_who_is_told_and_a_wrong_one_is_r
 
     now = datetime.now(UTC) + timedelta(seconds=1)
     (due,) = await it.database.run(
-        deliveries.claim, now, timedelta(minutes=1), most=10, more=10, each=8, room={}, share=10, held={}
+        deliveries.claim,
+        now,
+        timedelta(minutes=1),
+        most=10,
+        more=10,
+        each=8,
+        room={},
+        share=10,
+        share_of_more=10,
+        held={},
     )
     (job,) = consumer.taken
     assert (due.url, due.type, due.object, due.endpoint) == (URL, "job.succeeded", job.id, None)

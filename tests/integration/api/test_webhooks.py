@@ -24,7 +24,15 @@ INSIDE = "http://169.254.169.254/latest"
 def claimed(database: Database) -> list[Due]:
     """What a sender would take now."""
     now = datetime.now(UTC) + timedelta(seconds=1)
-    given: dict[str, Any] = {"most": 100, "more": 100, "each": 8, "room": {}, "share": 100, "held": {}}
+    given: dict[str, Any] = {
+        "most": 100,
+        "more": 100,
+        "each": 8,
+        "room": {},
+        "share": 100,
+        "share_of_more": 100,
+        "held": {},
+    }
     return database.run(deliveries.claim, now, timedelta(minutes=1), **given)
 
 

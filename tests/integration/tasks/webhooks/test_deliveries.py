@@ -56,7 +56,7 @@ def test_callers_take_turns_and_none_has_more_than_its_share(
         for _ in range(count):
             make_endpoint(caller=caller)
         database.run(outbox.tell, caller, "batch.failed", UUID(int=1), {})
-    given: dict[str, Any] = {"more": 9, "each": 8, "room": {}, "share": 6}
+    given: dict[str, Any] = {"more": 9, "each": 8, "room": {}, "share": 6, "share_of_more": 6}
 
     def take(most: int, **held: int) -> Counter[str]:
         taken = database.run(deliveries.claim, now + MINUTE, MINUTE, most=most, held=held, **given)

@@ -54,7 +54,7 @@ def claim(
     database: Database, now: datetime, *, most: int = 100, more: int | None = None, each: int = 8, **room: int
 ) -> list[Due]:
     given: dict[str, Any] = {"more": most if more is None else more, "each": each, "room": room}
-    given |= {"share": most, "held": {}}
+    given |= {"share": most, "share_of_more": most, "held": {}}
     return database.run(deliveries.claim, now, MINUTE, most=most, **given)
 
 

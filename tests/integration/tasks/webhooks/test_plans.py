@@ -46,7 +46,9 @@ def _fill(conn: Connection) -> None:
 
 
 USES: dict[str, Callable[[Connection], object]] = {
-    "claim": lambda c: deliveries.claim(c, NOW, timedelta(), most=9, more=9, each=8, room={}, share=9, held={}),
+    "claim": lambda c: deliveries.claim(
+        c, NOW, timedelta(), most=9, more=9, each=8, room={}, share=9, share_of_more=9, held={}
+    ),
     "next": lambda c: deliveries.next_due(c, NOW),
     "get": lambda c: deliveries.get(c, UUID(int=5), "caller 5"),
     "attempts": lambda c: deliveries.attempts(c, UUID(int=5)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -68,6 +68,16 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - rows send no signal
             await asyncio.sleep(0.02)
+
+
+def until_set(event: asyncio.Event) -> Callable[[int], Awaitable[int]]:
+    """An answer that comes once the event is set."""
+
+    async def hang(_: int) -> int:
+        await event.wait()
+        return 200
+
+    return hang
 
 
 async def test_an_attempt_follows_another_with_its_own_time_and_signature_under_one_id(
@@ -202,12 +212,8 @@ async def test_a_hundred_dead_receivers_do_not_delay_a_healthy_one(
 ) -> None:
     never = asyncio.Event()
 
-    async def hang(_: int) -> int:
-        await never.wait()
-        return 200
-
     for number in range(100):
-        receiver.answers[f"/dead{number}"] = hang
+        receiver.answers[f"/dead{number}"] = until_set(never)
         endpoint(f"/dead{number}", caller=f"dead{number // 50}")
     for number in range(10):
         for caller in ("dead0", "dead1"):
@@ -239,22 +245,24 @@ def many_hosts(database: Database, url: str, caller: str, count: int) -> None:
 
 
 async def test_a_caller_whose_many_hosts_hang_leaves_places_to_others(
-    database: Database, receiver: Receiver, start: Start, endpoint: Callable[..., Endpoint]
+    database: Database, receiver: Receiver, start: Start, endpoint: Callable[..., Endpoint], clock: Clock
 ) -> None:
     never = asyncio.Event()
 
-    async def hang(_: int) -> int:
-        await never.wait()
-        return 200
-
-    receiver.answers["/dead"] = hang
+    receiver.answers["/dead"] = until_set(never)
     many_hosts(database, receiver.url + "/dead", "greedy", 60)
-    sender = await start(timeout_s=30.0, most=20)
+    sender = await start(timeout_s=120.0, most=20, clock=clock)
     await receiver.until(15, "/dead")
     endpoint("/well")
+    receiver.answers["/well"] = 500
     tell(database)
     sender.wake()
     await receiver.until(1, "/well")
+    # One that fails has a place, too, when it is tried again.
+    receiver.answers["/well"] = 204
+    clock.ahead = timedelta(minutes=1)
+    sender.wake()
+    await receiver.until(2, "/well")
     assert receiver.at_once["/dead"] == 15
     never.set()
     await until(lambda: not listed(database, caller="greedy", state=State.PENDING))
@@ -265,15 +273,11 @@ async def test_what_waits_for_a_host_holds_up_nobody_else_who_names_it(
 ) -> None:
     never = asyncio.Event()
 
-    async def hang(_: int) -> int:
-        await never.wait()
-        return 200
-
     def end_one(path: str, caller: str) -> None:
         job = stored_job(caller=caller, webhook=Hook(receiver.url + path, SECRET, inline=False))
         database.run(change.cancel, job.id, caller)
 
-    receiver.answers["/slow"] = hang
+    receiver.answers["/slow"] = until_set(never)
     for _ in range(2 * EACH):
         end_one("/slow", "greedy")
     sender = await start(timeout_s=30.0)
@@ -369,12 +373,8 @@ async def test_a_sender_that_has_no_room_for_what_is_due_waits_until_it_has(
         looks += 1
         return datetime.now(UTC)
 
-    async def hang(_: int) -> int:
-        await never.wait()
-        return 200
-
     endpoint("/slow"), endpoint("/well", caller="another")
-    receiver.answers["/slow"] = hang
+    receiver.answers["/slow"] = until_set(never)
     for number in range(5):
         tell(database, number)
     database.run(soon, "another")
