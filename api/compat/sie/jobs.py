@@ -187,8 +187,11 @@ async def _told(request: Request, job: Job) -> dict[str, Any]:
 
 
 async def _refs(it: Services, job: Job, base: str) -> list[str]:
-    """The links to a job's chunks, good for an hour and no longer than the result is kept; none if it has no result."""
-    if not has_result(job):
+    """The links to a job's chunks, good for an hour and no longer than the result is kept; none if it has no result.
+
+    A result that is answered once is for the native API: whoever has a link may follow it as often as they like.
+    """
+    if not has_result(job) or not job.keep:
         return []
     until = it.clock() + chunks.LINK_S
     expires = int(until if job.expires_at is None else min(until, job.expires_at.timestamp()))

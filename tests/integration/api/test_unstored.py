@@ -98,6 +98,16 @@ async def test_a_caller_who_leaves_before_the_end_of_the_result_can_ask_again(ap
     assert (await api.http.get(job["urls"]["result"])).status_code == 410
 
 
+async def test_no_link_shows_it_as_often_as_one_likes(api: Api, consumer: Consumer) -> None:
+    chunks = {}
+    for store in (True, False):
+        job = (await api.submit("cat", store=store)).json()
+        await api.http.get(job["urls"]["self"], params={"wait": 10})
+        seen = await api.http.get(job["urls"]["self"], headers={"X-SIE-SDK-Version": "0.10.1"})
+        (chunks[store],) = seen.json()["output"]["chunks"]
+    assert (chunks[True]["ref"] is None, chunks[False]["ref"], chunks[False]["state"]) == (False, None, "succeeded")
+
+
 async def test_a_repeat_under_its_key_is_told_that_the_result_is_gone(api: Api, consumer: Consumer) -> None:
     key = {"Idempotency-Key": "k"}
     first = await api.submit("cat", wait=10, store=False, headers=key)
