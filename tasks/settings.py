@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -335,7 +336,10 @@ class Settings(ServiceSettings, BaseSettings):
     @property
     def is_local(self) -> bool:
         """Whether the API listens to its own machine alone."""
-        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+        try:
+            return self.host == "localhost" or ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
     @property
     def finds_hub_models(self) -> bool:

@@ -67,7 +67,7 @@ def test_the_own_machine_by_its_own_names_is_not(host: str) -> None:
     assert not asked(Settings(), host=host)
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "roost.lan"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "roost.lan", "127.example.org"])
 def test_beyond_the_own_machine_all_are_asked_and_off_is_refused(host: str) -> None:
     assert asked(Settings(host=host))
     with pytest.raises(ValidationError) as caught:
