@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from tasks.store.endpoints import DROP, own_secret
 from tasks.store.pages import first_of
 from tasks.store.rows import clean, columns, unnest
-from tasks.webhooks.endpoint import Attempt, Delivery, DeliveryNotFound, Due
+from tasks.webhooks.endpoint import MOST_ATTEMPTS, Attempt, Delivery, DeliveryNotFound, Due
 from tasks.webhooks.schedule import Health, Next, State, Tried, health
 
 _NAMES = tuple(Delivery.__dataclass_fields__)
@@ -116,8 +116,9 @@ NOT EXISTS (SELECT 1 FROM webhook_endpoints AS e WHERE e.id = deliveries.endpoin
 """.strip()
 _MINE = f"id = %(id)s AND caller = %(caller)s AND {_SEEN}"
 _GET = f"SELECT {_COLUMNS} FROM deliveries WHERE {_MINE}"
-_ATTEMPTS = """
-SELECT number, at, duration_ms, status, error FROM delivery_attempts WHERE delivery = %(id)s ORDER BY number
+_ATTEMPTS = f"""
+SELECT number, at, duration_ms, status, error FROM delivery_attempts WHERE delivery = %(id)s
+ORDER BY number DESC LIMIT {MOST_ATTEMPTS}
 """
 _AGAIN = "state = 'pending', tries = 0, next_at = %(now)s, ended_at = NULL"
 _REDELIVER = f"UPDATE deliveries SET {_AGAIN} WHERE {_MINE} RETURNING {_COLUMNS}"
@@ -276,8 +277,8 @@ def get(conn: Connection, id_: UUID | None, caller: str) -> Delivery:
 
 
 def attempts(conn: Connection, id_: UUID) -> list[Attempt]:
-    """All attempts of a delivery, in order."""
-    return [Attempt(*row) for row in conn.exec_driver_sql(_ATTEMPTS, {"id": id_})]
+    """The newest attempts of a delivery, in order: whoever redelivers it again and again has it make any number."""
+    return [Attempt(*row) for row in conn.exec_driver_sql(_ATTEMPTS, {"id": id_})][::-1]
 
 
 def page(conn: Connection, caller: str, filters: Filters, *, after: UUID | None, limit: int) -> list[Delivery]:

@@ -17,6 +17,9 @@ ROTATION = timedelta(hours=24)
 MOST_ENDPOINTS = 50
 """Endpoints of one caller."""
 
+MOST_ATTEMPTS = 1000
+"""Attempts of one delivery that are shown, the newest."""
+
 
 class EndpointNotFound(TaskError):
     """No such endpoint."""

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from tasks.db import Database
 from tasks.store import deliveries, endpoints, outbox
-from tasks.webhooks.endpoint import Delivery, Endpoint
+from tasks.webhooks.endpoint import MOST_ATTEMPTS, Delivery, Endpoint
 from tasks.webhooks.schedule import DELAYS_S, State
 from tests.integration.tasks.webhooks.test_outbox import MINUTE, claim, make_endpoint, now, pending, record, tried
 
@@ -47,6 +47,18 @@ def test_an_attempt_at_a_url_that_its_endpoint_has_no_more_says_nothing_of_the_e
     found = database.run(endpoints.get, endpoint.id, "default")
     assert (found.disabled_at, found.failing_since) == (None, None)
     assert len(pending()) == 1
+
+
+def test_of_any_number_of_attempts_the_newest_are_shown_in_order(
+    database: Database, make_endpoint: Callable[..., Endpoint], pending: Callable[..., list[Delivery]]
+) -> None:
+    make_endpoint()
+    database.run(outbox.tell, "default", "batch.failed", UUID(int=1), {})
+    (delivery,) = pending()
+    made = "INSERT INTO delivery_attempts SELECT %(id)s, n, now(), 1, 500 FROM generate_series(1, 1500) AS n"
+    database.run(lambda conn: conn.exec_driver_sql(made, {"id": delivery.id}).close())
+    shown = [one.number for one in database.run(deliveries.attempts, delivery.id)]
+    assert shown == list(range(1501 - MOST_ATTEMPTS, 1501))
 
 
 def test_callers_take_turns_and_none_has_more_than_its_share(
