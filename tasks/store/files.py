@@ -25,6 +25,8 @@ INSERT INTO files ({_COLUMNS}) VALUES ({", ".join(f"%({name})s" for name in _NAM
 
 _GET = f"SELECT {_COLUMNS} FROM files WHERE id = %(id)s AND caller = %(caller)s AND {_LIVE}"
 
+_LOCK = "SELECT 1 FROM files WHERE id = %(id)s AND caller = %(caller)s FOR UPDATE"
+
 _DELETE = f"DELETE FROM files WHERE id = %(id)s AND caller = %(caller)s AND {_LIVE} RETURNING blob"
 
 _EXPIRED = f"""
@@ -74,8 +76,10 @@ def page(
 
 def delete(conn: Connection, id_: UUID | None, caller: str) -> str:
     """Delete a file's row; the key of its content, to delete next. Raises FileNotFound or FileInUse."""
+    # One who makes a batch of it at this moment holds the row, see `batches.create`: only after that can it be told
+    # whether a batch reads it.
+    conn.exec_driver_sql(_LOCK, {"id": id_, "caller": caller}).close()
     get(conn, id_, caller)
-    # One who makes a batch of it at this moment holds the row: see `batches.create`.
     if conn.exec_driver_sql(_IN_USE, {"id": id_}).one_or_none() is not None:
         raise FileInUse
     blob = conn.exec_driver_sql(_DELETE, {"id": id_, "caller": caller}).scalar_one_or_none()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
 from tasks.batches import Batch, BatchNotFound, Part, Status, Tally, line_job
 from tasks.db import Database
@@ -260,6 +262,35 @@ def test_a_file_that_an_open_batch_reads_is_kept(database: Database, file: Store
     assert database.run(files.delete, file.id, "default") == file.blob
     with pytest.raises(FileNotFound):
         database.run(files.delete, file.id, "default")
+
+
+def test_a_file_of_which_a_batch_is_made_at_this_moment_is_kept(database: Database, file: StoredFile) -> None:
+    def made_meanwhile(conn: Connection) -> Future[str]:
+        now = datetime.now(UTC)
+        new = store.NewBatch(
+            id=job_id(now.timestamp()),
+            caller="default",
+            endpoint="/v1/embeddings",
+            completion_window="24h",
+            input_file=file.id,
+            labels=None,
+            output_expires_s=3600,
+            folder="batches/x",
+            created_at=now,
+            expires_at=now + DAY,
+        )
+        store.create(conn, new)
+        deleting = threads.submit(database.run, files.delete, file.id, "default")
+        # The transaction is over once the other one waits for it.
+        while not conn.exec_driver_sql("SELECT count(*) FROM pg_locks WHERE NOT granted").scalar_one():
+            assert not deleting.done()
+        return deleting
+
+    with ThreadPoolExecutor(1) as threads:
+        deleting = database.run(made_meanwhile)
+        with pytest.raises(FileInUse):
+            deleting.result()
+    assert database.run(files.get, file.id, "default") == file
 
 
 def test_a_file_whose_time_is_over_is_gone_at_once_and_then_removed(database: Database) -> None:
