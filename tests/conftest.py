@@ -92,19 +92,85 @@ def database_names() -> Iterator[int]:
     return count(1)
 
 
+@pytest.fixture(scope="session")
+def spare_databases() -> list[str]:
+    """Databases that a test is done with and that were emptied: another takes them sooner than it would make one."""
+    return []
+
+
+@pytest.fixture(scope="session")
+def database_shape(postgres_server: PostgresServer, database_template: str, spare_databases: list[str]) -> object:
+    """What a database is like that no test has used yet. Not read from the template, which copying needs alone."""
+    spare_databases.append(_copy(postgres_server, database_template, "test_0"))
+    with postgres_server.connect("test_0") as connection:
+        return connection.execute(_SHAPE).fetchone()
+
+
 @pytest.fixture
 def database_url(
-    postgres_server: PostgresServer, database_template: str, database_names: Iterator[int]
+    postgres_server: PostgresServer,
+    database_template: str,
+    database_names: Iterator[int],
+    database_shape: object,
+    spare_databases: list[str],
 ) -> Iterator[str]:
-    """A fresh, migrated database; dropped afterwards, with whatever still holds a connection to it."""
-    name = sql.Identifier(f"test_{next(database_names)}")
+    """An empty, migrated database. Whatever still holds a connection to it afterwards is cut off."""
+    name = (
+        spare_databases.pop()
+        if spare_databases
+        else _copy(postgres_server, database_template, f"test_{next(database_names)}")
+    )
+    yield postgres_server.url(name)
+    with postgres_server.connect(name) as connection:
+        connection.execute(_CUT_OFF)
+        connection.execute(_EMPTY)
+        as_made = connection.execute(_SHAPE).fetchone() == database_shape
+    if as_made:
+        spare_databases.append(name)
+        return
     with postgres_server.connect() as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+_CUT_OFF = """
+SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+_EMPTY = """
+DO $$
+DECLARE
+  name text; holds bool; filled text[] := '{}';
+BEGIN
+  FOR name IN SELECT quote_ident(relname) FROM pg_class
+    WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'alembic_version'
+  LOOP
+    EXECUTE 'SELECT EXISTS (SELECT FROM ' || name || ')' INTO holds;
+    IF holds THEN filled := filled || name; END IF;
+  END LOOP;
+  IF filled <> '{}' THEN
+    EXECUTE 'TRUNCATE ' || array_to_string(filled, ', ') || ' RESTART IDENTITY CASCADE';
+  END IF;
+END $$
+"""
+
+# What a test may have left beside rows: tables and columns of its own, and what the planner has learned of rows.
+_SHAPE = """
+SELECT string_agg(relname || '.' || attname || ' ' || atttypid, ', ' ORDER BY relname, attnum),
+  count(*) FILTER (WHERE EXISTS (SELECT FROM pg_statistic WHERE starelid = pg_class.oid))
+FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
+WHERE relnamespace = 'public'::regnamespace AND attnum > 0
+"""
+
+
+def _copy(server: PostgresServer, template: str, name: str) -> str:
+    with server.connect() as connection:
         connection.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(name, sql.Identifier(database_template))
+            sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(
+                sql.Identifier(name), sql.Identifier(template)
+            )
         )
-    yield postgres_server.url(name.as_string().strip('"'))
-    with postgres_server.connect() as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+    return name
 
 
 @pytest.fixture(scope="session")

@@ -42,6 +42,8 @@ def stack(start_stack: StartStack) -> Any:
         batch_limit_s=4.0,
         load_limit_s=15.0,
         pool_size=5,
+        # Nothing here ends with a lease: a child may take longer than three seconds to start on a busy machine.
+        job_lease_s=30.0,
         models={
             "slow": fake(0.1),
             "endless": fake(faults=[{"kind": "hang", "when_text": "POISON"}]),
@@ -287,8 +289,11 @@ def test_short_jobs_do_not_wait_for_a_long_one_when_another_worker_is_idle(stack
     with someone.client.stream("GET", f"/v1/jobs/{long}/events") as events:
         next(line for line in events.iter_lines() if line == "event: running")
     short = [someone.submit(["w"], "slow") for _ in range(5)]
-    finished = {id_: job["finished_at"] for id_, job in someone.ends(short).items()}
-    assert max(finished.values()) < someone.end(long)["finished_at"]
+    ended, other = someone.ends(short).values(), someone.end(long)
+    # On a busy machine the long one may be over before the last short ones come; those may go to either worker.
+    beside = [job for job in ended if job["created_at"] < other["finished_at"]]
+    assert beside
+    assert not [job for job in beside if job["worker"] == other["worker"] and job["finished_at"] > other["finished_at"]]
 
 
 def test_nothing_is_listed_twice_over_pages(someone: Any) -> None:

@@ -123,13 +123,13 @@ async def test_a_revoked_key_ends_soon_in_every_process(
     key, second = make(), await start_api(auth=Auth.ON)
     for api in (keyed, second):
         assert (await api.http.get("/v1/jobs", headers=by(key))).status_code == 200
-    database.run(api_keys.revoke, key[:HINT_CHARS], NOW)
+    await asyncio.to_thread(database.run, api_keys.revoke, key[:HINT_CHARS], NOW)
     assert (await keyed.http.get("/v1/jobs", headers=by(key))).status_code == 200  # for FRESH_S at most
     monkeypatch.setattr(auth, "FRESH_S", 0.0)
     for api in (keyed, second):
         answer = await api.http.get("/v1/jobs", headers=by(key))
         assert (answer.status_code, answer.json()["error"]["code"]) == (401, "key_revoked")
-    database.run(api_keys.disable, "acme", NOW, disabled=True)
+    await asyncio.to_thread(database.run, api_keys.disable, "acme", NOW, disabled=True)
     answer = await keyed.http.get("/v1/jobs", headers=by(make()))
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "tenant_disabled")
 
@@ -151,9 +151,9 @@ async def test_what_goes_on_for_long_ends_with_its_key(
         assert await anext(told) == "event: queued"
         await socket.recv()
         if ends == "revoked":
-            database.run(api_keys.revoke, key[:HINT_CHARS], NOW)
+            await asyncio.to_thread(database.run, api_keys.revoke, key[:HINT_CHARS], NOW)
         else:
-            database.run(api_keys.disable, "acme", NOW, disabled=True)
+            await asyncio.to_thread(database.run, api_keys.disable, "acme", NOW, disabled=True)
         assert "event: running" not in [line async for line in told]
         with pytest.raises(websockets.ConnectionClosed) as closed:
             await socket.recv()
