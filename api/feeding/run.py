@@ -213,9 +213,12 @@ class BatchRun(LeasedRun):
     ) -> None:
         self.over = True
         errors = [fault.as_data() for fault in faults] or None
-        await self.it.database.run(
+        left = await self.it.database.run(
             leases.end, self.batch.id, self.feeder, status, errors=errors, output=output, failures=failures
         )
+        for job in left:
+            self.it.submitter.forget(job)
+            await self.it.limiter.release(job, self.batch.caller)
         await ring(self.it.redis)
         with suppress(OSError):
             await asyncio.to_thread(self.it.blobs.delete_folder, self.batch.folder)

@@ -8,12 +8,15 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from tasks.batches import OPEN, Batch, Part, Status
-from tasks.files import StoredFile
-from tasks.store import files, outbox
+from tasks.batches import OPEN, PREFIX, TAG, Batch, Part, Status, line_job
+from tasks.files import StoredFile, shown_id
+from tasks.store import files, outbox, usage
 from tasks.store.batches import COLUMNS, batch_of
+from tasks.store.change import CANCELLED
+from tasks.store.guards import IS_OPEN
 from tasks.store.leases import LeaseLost, claiming, ours, releasing
 from tasks.store.rows import clean, columns, json_text, unnest
+from tasks.store.spent import freeing
 from tasks.webhooks import events
 
 OURS = ours("batches", OPEN)
@@ -67,6 +70,20 @@ _ENDED_SO = """
 SELECT 1 FROM batches WHERE id = %(id)s AND feeder = %(feeder)s AND status = %(status)s
   AND output_file IS NOT DISTINCT FROM %(output_file)s AND error_file IS NOT DISTINCT FROM %(error_file)s
 """
+
+# Parts that are not done have jobs: those of a batch that ends before its lines, or of a feeder that lost its lease.
+_ITS_JOBS = "caller = %(caller)s AND tags @> ARRAY[%(tag)s] AND id BETWEEN %(first)s AND %(last)s"
+
+_CANCEL_LEFT = f"""
+UPDATE jobs SET {CANCELLED}
+WHERE id IN (SELECT id FROM jobs WHERE {_ITS_JOBS} AND {IS_OPEN} ORDER BY id FOR NO KEY UPDATE)
+RETURNING id
+"""
+
+_FREE_LEFT = freeing(f"DELETE FROM jobs WHERE {_ITS_JOBS}")
+
+_SOURCE = "feeders"
+"""Who counts what the jobs that they cancel have used."""
 
 _DROP_PARTS = "DELETE FROM batch_parts WHERE batch = %(id)s"
 
@@ -126,10 +143,11 @@ def end(
     errors: Sequence[Mapping[str, Any]] | None = None,
     output: StoredFile | None = None,
     failures: StoredFile | None = None,
-) -> None:
+) -> list[UUID]:
     """A batch has ended, with these files, and who asked for it is told. Raises LeaseLost.
 
-    Repeating a call whose commit was in doubt changes nothing.
+    No job of it is left; those that were open are cancelled, and told here. Repeating a call whose commit was in doubt
+    changes nothing.
     """
     given = {
         "id": id_,
@@ -143,10 +161,26 @@ def end(
     if row is None:
         if conn.exec_driver_sql(_ENDED_SO, given).one_or_none() is None:
             raise LeaseLost
-        return
+        return []
     for file in (output, failures):
         if file is not None:
             files.put(conn, file)
     conn.exec_driver_sql(_DROP_PARTS, {"id": id_}).close()
     batch = batch_of(row)
     outbox.tell(conn, batch.caller, f"batch.{batch.status.value}", id_, events.of_batch(batch))
+    return _drop_jobs(conn, batch)
+
+
+def _drop_jobs(conn: Connection, batch: Batch) -> list[UUID]:
+    its = {
+        "caller": batch.caller,
+        "tag": TAG + shown_id(PREFIX, batch.id),
+        # Jobs of the caller's own may have such a tag, too.
+        "first": line_job(batch.id, 0),
+        "last": line_job(batch.id, 2**32 - 1),
+    }
+    cancelled = list(conn.exec_driver_sql(_CANCEL_LEFT, its).scalars())
+    if cancelled:
+        usage.count(conn, cancelled, _SOURCE)
+    conn.exec_driver_sql(_FREE_LEFT, its).close()
+    return cancelled

@@ -25,8 +25,9 @@ from api.feeding.services import LARGE_AT_ONCE, Feeding, feeding
 from api.feeding.tidying import Tidying
 from catalog.loader import Catalog
 from tasks import lines
-from tasks.batches import OPEN, Batch, Status
+from tasks.batches import OPEN, PREFIX, TAG, Batch, Status, line_job
 from tasks.contents import FOLDER
+from tasks.files import shown_id
 from tasks.lines import Line, RawLine, Rules, read_line
 from tasks.prepare import CALLER
 from tasks.settings import Settings
@@ -269,6 +270,29 @@ async def test_a_batch_whose_input_is_gone_from_the_store_fails(it: Feeding, sta
     assert batch.status is Status.FAILED
     assert batch.errors is not None
     assert batch.errors[0]["code"] == "input_missing"
+
+
+def jobs_of(conn: Any, batch: Batch) -> int:
+    of = {"tag": TAG + shown_id(PREFIX, batch.id)}
+    return int(conn.exec_driver_sql("SELECT count(*) FROM jobs WHERE tags @> ARRAY[%(tag)s]", of).scalar_one())
+
+
+async def test_a_batch_that_fails_before_its_lines_have_ended_leaves_no_jobs(
+    it: Feeding, start: Start, idle_consumer: Consumer
+) -> None:
+    batch = await new_batch(it, [embed(n) for n in range(400)])
+    await start("one")
+    async with asyncio.timeout(60):
+        while await it.database.run(jobs_of, batch) < 256:  # noqa: ASYNC110 - rows send no signal
+            await asyncio.sleep(0.02)
+    # Two parts of four are under way; when the first has ended, the next one finds no content.
+    it.blobs.delete((await it.database.run(files.get, batch.input_file, CALLER)).blob)
+    await it.database.run(batch_parts.cancel_jobs, [line_job(batch.id, line) for line in range(1, 129)])
+
+    batch = await ended(it, batch)
+
+    assert (batch.status, batch.errors and batch.errors[0]["code"]) == (Status.FAILED, "input_missing")
+    assert await it.database.run(jobs_of, batch) == 0
 
 
 async def test_items_that_fail_and_bodies_that_are_refused_keep_their_order(
