@@ -20,6 +20,7 @@ from catalog.schema import ExtractKind
 from catalog.terms import Verb
 from tasks.backfills.chunking import Cut, Unit
 from tasks.errors import InvalidRequest
+from tasks.files import SHOWN, parsed_id
 from tasks.items import Strict, fault, plain
 from tasks.request import MAX_OPTIONS, explain
 
@@ -78,6 +79,8 @@ class DocumentRef(Strict):
         given = [name for name in ("file", "path", "url") if getattr(self, name) is not None]
         if len(given) != 1:
             raise fault("is one too many" if given else "is missing: name one of 'file', 'path' and 'url'", "path")
+        if self.file is not None and parsed_id(SHOWN, self.file) is None:
+            raise fault(f"must be the id of an uploaded file, which begins with {SHOWN!r}", "file")
         if self.url is not None and not self.url.startswith(("https://", "http://")):
             raise fault("must begin with https:// or http://", "url")
         return self

@@ -110,7 +110,10 @@ class BackfillRun(LeasedRun):
             await self._end(Status.FAILED, await self._tally(), error.faults)
 
     async def _worked(self) -> None:
-        asked = parse_backfill(self.backfill.plan)
+        try:
+            asked = parse_backfill(self.backfill.plan)
+        except RoostError as error:  # taken in by a version that let more through
+            raise Broken([Fault(error.code, error.message, param=error.param)]) from None
         sources = Sources(self.it.settings.backfill_sources)
         if self.backfill.status is Status.CANCELLING:
             self.halt.set(Stop.CANCELLED)

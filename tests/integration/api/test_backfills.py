@@ -217,9 +217,10 @@ async def test_a_manifest_names_files_with_what_is_told_in_their_rows(
 
 
 async def test_a_manifest_with_faults_fails_with_their_lines(http: httpx.AsyncClient, start: Start) -> None:
+    file = b"file-" + b"0" * 32
     lines = [
-        *(b'{"file": "file-1", "id": "a"}', b"{", b'{"file": "x", "pth": 1}', b'{"path": "/etc/passwd"}'),
-        b'{"file": "file-2", "id": "a"}',
+        *(b'{"file": "%s", "id": "a"}' % file, b"{", b'{"file": "%s", "pth": 1}' % file, b'{"path": "/etc/passwd"}'),
+        b'{"file": "%s", "id": "a"}' % file,
     ]
     manifest = await upload(http, "manifest.jsonl", b"\n".join(lines))
     backfill = await made(http, [ENCODE], {"manifest": manifest})
@@ -235,6 +236,20 @@ async def test_a_manifest_with_faults_fails_with_their_lines(http: httpx.AsyncCl
         ("duplicate_document", 5),
     ]
     assert "did you mean 'path'" in backfill["errors"][1]["message"]
+
+
+async def test_what_a_version_before_took_in_and_this_one_refuses_ends_with_why(
+    http: httpx.AsyncClient, start: Start, database: Database
+) -> None:
+    backfill = await made(http, [ENCODE], {"files": [{"file": "file-" + "0" * 32}]})
+    change = """UPDATE backfills SET plan = jsonb_set(plan, '{source,files,0,file}', '"/srv/a"')"""
+    database.run(lambda conn: conn.exec_driver_sql(change).close())
+    await start("one")
+
+    backfill = await ended(http, backfill)
+
+    assert backfill["status"] == "failed"
+    assert [(one["code"], one["param"]) for one in backfill["errors"]] == [("invalid_request", "source.files[0].file")]
 
 
 async def test_one_bad_document_fails_alone_and_a_resume_does_it_again_and_nothing_else(

@@ -107,6 +107,7 @@ def test_a_step_that_does_not_fit_is_named(steps: list[Mapping[str, Any]], param
         ({"steps": [{"stepp": "parse"}]}, "steps[0].stepp"),
         ({"source": {"path": "/a", "manifest": "file-1"}}, "source"),
         ({"source": {"files": [{"id": "x"}]}}, "source.files[0].path"),
+        ({"source": {"files": [{"file": "/srv/a.txt"}]}}, "source.files[0].file"),
         ({"source": {"files": []}}, "source.files"),
         ({"name": ""}, "name"),
         ({"name": "a\nb"}, "name"),
