@@ -22,6 +22,7 @@ from api.feeding.feeder import Feeder
 from api.feeding.services import LARGE_AT_ONCE, feeding
 from catalog.loader import Catalog
 from catalog.schema import ExtractFacts, ExtractKind, Spec, Tasks
+from tasks.db import Database
 from tasks.settings import Settings
 
 Consumer = Any
