@@ -24,7 +24,9 @@ from numpy.typing import NDArray
 
 from deploy.embedded import family
 from deploy.embedded.piece import Piece
+from deploy.embedded.postgres import PostgresServer
 from deploy.embedded.stack import Stack
+from migrations import migrate
 from tasks.settings import Settings
 
 READY_S = 60.0
@@ -156,8 +158,21 @@ class Running:
 StartStack = Callable[..., Running]
 
 
+@pytest.fixture(scope="session")
+def cluster(server_folder: Path) -> Path:
+    """The folder of a PostgreSQL that has ended and is migrated: a copy is there sooner than a new one."""
+    folder = server_folder / "cluster"
+    server = PostgresServer(folder, server_folder / "cluster.log")
+    try:
+        server.start()
+        migrate(server.url())
+    finally:
+        server.stop()
+    return folder
+
+
 @pytest.fixture(scope="module")
-def start_stack(request: pytest.FixtureRequest) -> Iterator[StartStack]:
+def start_stack(request: pytest.FixtureRequest, cluster: Path) -> Iterator[StartStack]:
     """Start a stack with the settings given, and the models by their specs as maps; stopped after the module."""
     running: list[Running] = request.config.stash.setdefault(_RUNNING, [])
     with ExitStack() as ending:
@@ -175,6 +190,7 @@ def start_stack(request: pytest.FixtureRequest) -> Iterator[StartStack]:
                 # What other tests do at the same time on this machine is none of this stack's business.
                 "ledger_dir": str(folder / "ledger"),
             }
+            _copy(cluster, folder / "data" / "postgres")
             stack = Stack(Settings.model_validate(values), print)
             ending.callback(stack.stop)
             try:
@@ -190,6 +206,24 @@ def start_stack(request: pytest.FixtureRequest) -> Iterator[StartStack]:
             return started
 
         yield start
+
+
+def _copy(cluster: Path, to: Path) -> None:
+    """With the owners of its files, whom PostgreSQL insists on."""
+
+    def file(source: str, target: str) -> None:
+        shutil.copy2(source, target)
+        shutil.chown(target, *_owners(source))
+
+    shutil.copytree(cluster, to, copy_function=file)
+    for source in cluster.rglob("*"):
+        if source.is_dir():
+            shutil.chown(to / source.relative_to(cluster), *_owners(source))
+
+
+def _owners(path: Path | str) -> tuple[int, int]:
+    status = Path(path).stat()
+    return status.st_uid, status.st_gid
 
 
 @pytest.hookimpl(wrapper=True)
