@@ -101,14 +101,16 @@ WHERE backfill = %(id)s AND number = %(number)s AND state = %(state)s AND output
 
 _FREE = freeing("DELETE FROM jobs WHERE id = ANY(%(ids)s::uuid[])")
 
+# The index of tags has none that are empty, and it is used where that is said.
+_ITS_JOBS = "caller = %(caller)s AND tags @> ARRAY[%(tag)s] AND tags <> '{}'"
+
 _CANCEL_JOBS = f"""
 UPDATE jobs SET {CANCELLED}
-WHERE id IN (SELECT id FROM jobs WHERE caller = %(caller)s AND tags @> ARRAY[%(tag)s] AND {IS_OPEN}
-             ORDER BY id FOR NO KEY UPDATE)
+WHERE id IN (SELECT id FROM jobs WHERE {_ITS_JOBS} AND {IS_OPEN} ORDER BY id FOR NO KEY UPDATE)
 RETURNING id
 """
 
-_FREE_ALL = freeing("DELETE FROM jobs WHERE caller = %(caller)s AND tags @> ARRAY[%(tag)s]")
+_FREE_ALL = freeing(f"DELETE FROM jobs WHERE {_ITS_JOBS}")
 
 _FINALIZE = f"""
 UPDATE backfills SET status = CASE WHEN status = 'in_progress' THEN 'finalizing' ELSE status END,

@@ -14,12 +14,13 @@ from psycopg import sql
 from sqlalchemy import Connection, event
 
 from deploy.embedded.postgres import PostgresServer
+from tasks.backfills.backfill import Status, Tally
 from tasks.contents import new_key
 from tasks.db import Database
 from tasks.errors import JobNotFound, JobNotTerminal
 from tasks.jobs import State
 from tasks.messages import Completion, Submission
-from tasks.store import accept, change, claim, finish, read, spent, sweep
+from tasks.store import accept, backfill_leases, backfills, change, claim, finish, read, spent, sweep
 from tasks.store.pages import Filters, encode_cursor
 
 NewJob = Callable[..., Submission]
@@ -146,6 +147,20 @@ def test_a_batch_is_found_by_its_ids(plan: Plan, new_job: NewJob, ending: Ending
 
     assert "pk_jobs" in planned
     assert "Seq Scan" not in planned
+
+
+def test_the_jobs_that_a_backfill_leaves_are_found_by_their_tag(plan: Plan) -> None:
+    new = backfills.NewBackfill(UUID(int=1), "caller 3", "nightly", {}, b"r", "backfills/x", NOW)
+
+    def use(conn: Connection) -> None:
+        backfills.create(conn, new)
+        backfill_leases.claim(conn, "one", 30.0)
+        backfill_leases.end(conn, new.id, "one", Status.FAILED, Tally(), "tag 14")
+
+    planned = plan(use)
+
+    assert "ix_jobs_tags" in planned
+    assert "on jobs" not in planned.replace("Bitmap Heap Scan on jobs", "").replace("Delete on jobs", "")
 
 
 def test_one_job_is_found_by_its_id(plan: Plan) -> None:
