@@ -45,6 +45,8 @@ GROUP_BYTES = 8 * 2**20
 
 Found = Mapping[UUID, Result]
 
+_NO_JOB = (None, 0)
+
 
 @dataclass(slots=True)
 class PartRun:
@@ -104,7 +106,12 @@ class PartRun:
         there = await self.it.database.run(parts.job_states, list(map(self._id, lines))) if self.again else {}
         async with asyncio.TaskGroup() as puts:
             for line in lines:
+                if (state := there.get(self._id(line), _NO_JOB)[0]) is not None and state.final:
+                    # What has run is found, whatever the door would say of its line by now.
+                    continue
                 job = await self._admitted(line, jobs)
+                if state is not None:
+                    self.faults.pop(line.number, None)
                 if job is not None and (job.id in there or await jobs.allowed(job)):
                     puts.create_task(jobs.put(job, again=self.again))
                 if self.halt.stop is not None:
