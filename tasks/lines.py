@@ -28,6 +28,7 @@ MOST_FAULTS = 100
 LONGEST_ID = 512
 _FIELDS = ("custom_id", "method", "url", "body")
 _NEWLINE = b"\n"
+_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,14 @@ class RawLine:
 
     @property
     def blank(self) -> bool:
-        """Whether there is nothing in it."""
-        return self.data is not None and not self.data.strip()
+        """Whether there is nothing in it, but perhaps the mark of byte order that a file may begin with."""
+        return self.data is not None and not self.text.strip()
+
+    @property
+    def text(self) -> bytes:
+        """What is in it, without the mark of byte order that a file may begin with."""
+        data = self.data or b""
+        return data.removeprefix(_MARK) if self.number == 1 else data
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +138,8 @@ def read_line(raw: RawLine, rules: Rules) -> Line:
 
     if raw.data is None:
         raise bad("line_too_long", f"it is longer than {rules.longest_line} bytes, the limit ROOST_MAX_BODY_BYTES.")
-    data = raw.data.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw.data
     try:
-        found = rules.loads(data)
+        found = rules.loads(raw.text)
     except LimitExceeded as error:
         raise bad(error.code, error.message, error.param) from None
     except TaskError as error:

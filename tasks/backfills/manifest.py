@@ -45,9 +45,8 @@ def _ref(raw: RawLine, loads: Callable[[bytes], Any]) -> DocumentRef:
 
     if raw.data is None:
         raise bad("line_too_long", f"it is longer than {LONGEST_LINE} bytes.")
-    data = raw.data.removeprefix(b"\xef\xbb\xbf") if raw.number == 1 else raw.data
     try:
-        found = loads(data)
+        found = loads(raw.text)
     except TaskError as error:
         raise bad("invalid_json_line", error.message, error.param) from None
     try:

@@ -94,6 +94,15 @@ def test_a_mark_of_byte_order_before_the_first_line_is_passed_over() -> None:
     assert read_line(RawLine(1, 0, 1, b"\xef\xbb\xbf" + request("a")), RULES).custom_id == "a"
 
 
+def test_a_first_line_with_nothing_but_such_a_mark_is_blank() -> None:
+    mark = b"\xef\xbb\xbf"
+    (part,) = check(lambda: [mark + b"\r\n" + request("a")], RULES).parts
+
+    assert (part.first_line, part.lines, part.start) == (2, 1, 5)
+    assert faults(mark) == [("empty_file", None)]
+    assert [code for code, _ in faults(request("a"), mark)] == ["invalid_json_line"]
+
+
 def test_equal_ids_are_told_with_both_lines_and_blank_lines_count() -> None:
     found = check(lambda: [b"\n".join([request("a"), b"", request("b"), request("a"), request("a")])], RULES)
 
