@@ -133,13 +133,14 @@ class Sources:
             if pattern is None and not os.path.isdir(base):  # noqa: PTH112 - links are looked at apart
                 yield _found(base, posixpath.basename(base))
                 return
-            for folder, folders, files in os.walk(base, onerror=_raise):
+            for folder, folders, files in os.walk(base, onerror=lambda error: _raise(error, base)):
                 folders[:] = sorted(one for one in folders if not one.startswith("."))
                 for name in sorted(files):
                     path = posixpath.join(folder, name)
                     within = posixpath.relpath(path, base)
-                    if not name.startswith(".") and (pattern is None or pattern.matches(within)):
-                        yield _found(path, within)
+                    wanted = not name.startswith(".") and (pattern is None or pattern.matches(within))
+                    if wanted and (found := _still(path, within)) is not None:
+                        yield found
         except OSError as error:
             raise _unreadable(base, error) from error
 
@@ -215,6 +216,14 @@ def _found(path: str, name: str) -> Found:
     return Found(path, shown, told.st_size, f"{told.st_size}-{told.st_mtime_ns}")
 
 
+def _still(path: str, name: str) -> Found | None:
+    """The same of a file that was listed; None if it has gone since, as what is written beside us comes and goes."""
+    try:
+        return _found(path, name)
+    except FileNotFoundError:
+        return None
+
+
 def _told(path: str, name: str, info: Any) -> Found:
     size = int(info.get("size") or 0)
     mark = next((info[key] for key in ("ETag", "etag", "md5", "checksum") if info.get(key)), None)
@@ -239,8 +248,10 @@ def _unreadable(path: str, error: Exception) -> SourceUnreadable:
     return SourceUnreadable(f"{_shown(path)} cannot be read: {said}.")
 
 
-def _raise(error: OSError) -> None:
-    raise error
+def _raise(error: OSError, base: str) -> None:
+    """What cannot be listed is an error; a folder within that has gone since is none."""
+    if not isinstance(error, FileNotFoundError) or error.filename == base:
+        raise error
 
 
 def _shown(path: str) -> str:

@@ -112,6 +112,18 @@ def test_names_that_are_not_utf_8_stay_apart(root: Path) -> None:
     assert [name for name in names if name.endswith(".txt")] == ["\\xe8.txt", "\\xe9.txt"]
 
 
+def test_what_goes_while_a_folder_is_listed_takes_nothing_else_with_it(root: Path) -> None:
+    found = Sources(str(root)).find(str(root))
+
+    first = next(found)
+    (root / "b.txt").unlink()
+    (root / "sub" / "deep").rename(root.parent / "gone")
+
+    assert [first.name, *(one.name for one in found)] == ["a.pdf", "sub/c.pdf"]
+    with pytest.raises(SourceUnreadable):
+        list(Sources(str(root)).find(f"{root}/nowhere/*"))
+
+
 def test_a_glob_that_is_none_is_refused_before_anybody_looks(root: Path) -> None:
     sources = Sources(str(root))
     with pytest.raises(SourceRefused, match="alone between slashes"):
