@@ -47,7 +47,7 @@ def request(
 ) -> bytes:
     """The bytes of a request, with `body` as JSON, or `packed` as msgpack."""
     content = b"" if body is None else msgpack.packb(body) if packed else orjson.dumps(body)
-    lines = [f"{method} {path} HTTP/1.1", "Host: bench"]
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost"]
     if body is not None:
         lines.append(f"Content-Type: application/{'msgpack' if packed else 'json'}")
     if content or method == "POST":

@@ -46,7 +46,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r
 
 def test_a_request_is_whole_and_counts_its_body() -> None:
     assert request("POST", "/v1/jobs", {"a": "ü"}, [("Prefer", "wait=1")]) == (
-        b"POST /v1/jobs HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: 10\r\n"
+        b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n"
         b'Prefer: wait=1\r\n\r\n{"a":"\xc3\xbc"}'
     )
 
