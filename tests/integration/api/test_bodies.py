@@ -33,7 +33,7 @@ class Raw:
         self.writer.close()
 
     async def head(self, *headers: str, path: str = "/v1/jobs") -> None:
-        lines = [f"POST {path} HTTP/1.1", "Host: test", "Content-Type: application/json", *headers, "", ""]
+        lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json", *headers, "", ""]
         self.writer.write("\r\n".join(lines).encode())
         await self.writer.drain()
 
