@@ -38,6 +38,9 @@ from tasks.store import files
 
 router = APIRouter(route_class=PlainRoute, tags=["backfills"])
 
+RETRIED = 20_000
+"""Failed documents that are taken up again in one transaction."""
+
 BackfillId = Annotated[
     str, Path(description="The backfill's id", examples=[f"{PREFIX}0199c0de000070008000000000000000"])
 ]
@@ -183,6 +186,9 @@ async def resume(request: Request) -> Response:
 
     One that is at work already is given as it is; one of which nothing is left to do is a 409.
     """
+    database, last = services(request).database, 0
+    while found := await database.run(store.retry, _id(request), tenant(request), last, RETRIED):
+        last = found
     return await _changed(request, store.resume)
 
 

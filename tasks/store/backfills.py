@@ -98,8 +98,23 @@ WHERE id = %(id)s AND caller = %(caller)s AND {is_one_of(ENDED)}
   )) RETURNING {COLUMNS}
 """
 
+# Those that `retry` has left.
 _RETRY = """
 UPDATE backfill_documents SET state = 'waiting', error = NULL WHERE backfill = %(id)s AND state = 'failed'
+"""
+
+_HELD_ENDED = f"""
+SELECT 1 FROM backfills WHERE id = %(id)s AND caller = %(caller)s AND {is_one_of(ENDED)} FOR NO KEY UPDATE
+"""
+
+_RETRY_SOME = """
+WITH next AS MATERIALIZED (
+  SELECT number FROM backfill_documents WHERE backfill = %(id)s AND number > %(after)s AND state = 'failed'
+  ORDER BY number LIMIT %(limit)s
+), retried AS (
+  UPDATE backfill_documents d SET state = 'waiting', error = NULL FROM next
+  WHERE d.backfill = %(id)s AND d.number = next.number
+) SELECT max(number) FROM next
 """
 
 _DOCUMENTS = f"""
@@ -168,6 +183,18 @@ def cancel(conn: Connection, id_: UUID | None, caller: str) -> Backfill:
         said = f"The backfill is {found.status.value}; only one that is {_or(CANCELLABLE)} can be cancelled."
         raise BackfillEnded(said)
     return found
+
+
+def retry(conn: Connection, id_: UUID | None, caller: str, after: int, limit: int) -> int | None:
+    """Have some failed documents wait again, of a backfill that has ended; the last number, or None.
+
+    Call it before `resume`, again and again: a statement may not take as long as a million of them do.
+    """
+    given = {"id": id_, "caller": caller, "after": after, "limit": limit}
+    if conn.exec_driver_sql(_HELD_ENDED, given).one_or_none() is None:
+        return None
+    last: int | None = conn.exec_driver_sql(_RETRY_SOME, given).scalar_one()
+    return last
 
 
 def resume(conn: Connection, id_: UUID | None, caller: str) -> Backfill:

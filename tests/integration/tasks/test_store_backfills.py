@@ -73,6 +73,29 @@ def test_a_document_is_done_once_and_its_jobs_go_with_it(
         database.run(leases.finish_document, backfill.id, "one", Done(1, 4, [], "backfills/x/other"), [])
 
 
+def test_failed_documents_wait_again_some_at_a_time_once_their_backfill_has_ended(
+    database: Database, new_backfill: New
+) -> None:
+    backfill = listed(database, new_backfill(), "abcde")
+    for number in (1, 2, 3, 5):
+        done = Done(number, error={"code": "x", "message": "m"} if number != 2 else None)
+        database.run(leases.finish_document, backfill.id, "one", done, [])
+
+    def retry(caller: str, after: int) -> int | None:
+        return database.run(store.retry, backfill.id, caller, after, 2)
+
+    assert retry("default", 0) is None
+    ended(database, backfill)
+
+    assert retry("bob", 0) is None
+    assert (retry("default", 0), retry("default", 3), retry("default", 5)) == (3, 5, None)
+    resumed = database.run(store.resume, backfill.id, "default")
+
+    assert (resumed.status, resumed.round) == (Status.IN_PROGRESS, 1)
+    assert [one.number for one in database.run(leases.waiting, backfill.id, 0, 9)] == [1, 3, 4, 5]
+    assert retry("default", 0) is None
+
+
 def test_progress_is_when_the_last_document_ended(database: Database, new_backfill: New) -> None:
     backfill = listed(database, new_backfill())
     database.run(leases.finish_document, backfill.id, "one", Done(1, 3, ["text:text"], "backfills/x/1"), [])
