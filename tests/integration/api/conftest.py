@@ -131,7 +131,9 @@ async def api(start_api: Start) -> Api:
 @asynccontextmanager
 async def _serving(settings: Settings, catalog: Catalog) -> AsyncIterator[Api]:
     app = create_app(settings, catalog)
-    listener = socket.create_server(("127.0.0.1", 0))
+    # Of a socket that names its protocol asyncio sends at once what it is given; of others after 40 ms.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(
         app, loop="none", http="httptools", log_level="warning", access_log=False, timeout_graceful_shutdown=5
     )
