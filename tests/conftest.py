@@ -156,10 +156,10 @@ END $$
 
 # What a test may have left beside rows: tables and columns of its own, and what the planner has learned of rows.
 _SHAPE = """
-SELECT string_agg(relname || '.' || attname || ' ' || atttypid, ', ' ORDER BY relname, attnum),
+SELECT string_agg(concat_ws(' ', relname, attname, atttypid), ', ' ORDER BY relname, attnum),
   count(*) FILTER (WHERE EXISTS (SELECT FROM pg_statistic WHERE starelid = pg_class.oid))
-FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
-WHERE relnamespace = 'public'::regnamespace AND attnum > 0
+FROM pg_class LEFT JOIN pg_attribute ON attrelid = pg_class.oid AND attnum > 0
+WHERE relnamespace = 'public'::regnamespace
 """
 
 
